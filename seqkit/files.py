@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
@@ -103,6 +103,11 @@ class StrictDumper(yaml.SafeDumper):
         """True: a list that occurs twice is written twice, since an alias would be refused."""
         return True
 
+
+StrictDumper.add_multi_representer(
+    Mapping,  # type: ignore[type-abstract]
+    lambda dumper, value: dumper.represent_dict(value.items()),
+)
 
 for _tag, _first, _pattern in (
     ("bool", "tTfF", r"(?:true|True|TRUE|false|False|FALSE)$"),

@@ -1,4 +1,4 @@
-"""What `seqkit.analysis.speed` measures of a model, as plain data; imports no torch."""
+"""Costs of a model that `seqkit.analysis.speed` measures, as plain data; imports no torch."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -54,17 +53,6 @@ def find_learning_rate(prepared: Prepared) -> float | None:
     if found is None:
         return None
     return found.suggestion(skip_begin=SKIPPED)
-
-
-def rates_in(optimizer: Any, path: str = "optimizer") -> list[tuple[str, float]]:
-    """(dotted key, learning rate) pairs of an optimizer's configuration, then of the optimizers inside it."""
-    found = []
-    if isinstance(optimizer.get("lr"), int | float):
-        found.append((f"{path}.lr", float(optimizer["lr"])))
-    for key, value in optimizer.items():
-        if isinstance(value, Mapping):
-            found += rates_in(value, f"{path}.{key}")
-    return found
 
 
 class _MeanLoss(TrainingModule):

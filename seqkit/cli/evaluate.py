@@ -11,16 +11,16 @@ from seqkit.errors import one_line
 
 def run(args: Namespace) -> int:
     """Print a run's metrics on a split; on the test split, this also finishes a run that was not tested."""
-    from seqkit.files import read_mapping
+    from seqkit.report.beside import beside
     from seqkit.report.headline import metric_label
     from seqkit.report.page import write_report
     from seqkit.runs.mixture import evaluate_run
-    from seqkit.runs.summary import state, task_folders
+    from seqkit.runs.summary import read_summary, state, task_folders
 
     was_trained = state(args.run) == "trained"
     folders = task_folders(args.run)
-    for task, metrics in evaluate_run(args.run, args.split).items():
-        summary = read_mapping((folders[task] if task else args.run) / "summary.json")
+    for task, metrics in evaluate_run(args.run, args.split, beside).items():
+        summary = read_summary(folders[task] if task else args.run)
         for name, value in metrics.items():
             known = f"{value:.4f}" if not isnan(value) else "–  (undefined on this split)"
             label = metric_label(summary, name)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.cli.options import add_recipe
-from seqkit.config import complete, dotted, explain, to_yaml
+from seqkit.config import Config, complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
 
 if TYPE_CHECKING:
     from seqkit.data.tables.read import Tables
+    from seqkit.runs.summary import Summary
     from seqkit.runs.trained_model import TrainedModel
     from seqkit.training.interrupt import StopSignals
 
@@ -85,7 +86,7 @@ def _resume(args: Namespace) -> int:
     return _gone_on(args, folder)
 
 
-def _gone_on(args: Namespace, folder: Path, config: Mapping[str, Any] | None = None) -> int:
+def _gone_on(args: Namespace, folder: Path, config: Config | None = None) -> int:
     """Go on with the run in a folder, or begin one of this configuration there; report, and print the result."""
     with _stopped_in_one_line() as signals:
         from seqkit.report.beside import beside
@@ -117,7 +118,7 @@ def _stopped_in_one_line() -> Iterator[StopSignals]:
         yield signals
 
 
-def _shown(folder: Path, summary: Mapping[str, Any]) -> int:
+def _shown(folder: Path, summary: Summary | None) -> int:
     """Print the result, on the first process of a distributed run alone."""
     if summary:
         from rich.console import Console
@@ -129,7 +130,7 @@ def _shown(folder: Path, summary: Mapping[str, Any]) -> int:
         console = Console(markup=False, emoji=False)
         console.print(ResultTable(tasks_of(folder)))
         if task_folders(folder):
-            console.print(f"together: {one_line(mixture_facts(dict(summary)))}", highlight=False)
+            console.print(f"together: {one_line(mixture_facts(summary))}", highlight=False)
         paths = f"run     {one_line(folder)}\nreport  {one_line(folder / 'report.html')}"
         console.print(paths, highlight=False, soft_wrap=True)
     return 0
@@ -164,13 +165,13 @@ def fit(
 
 
 def _fit(
-    config: Mapping[str, Any],
+    config: Config,
     out: Path | None,
     *,
     has_baseline: bool,
     report: bool = True,
     tables: Tables | None = None,
-) -> tuple[Path, dict[str, Any]]:
+) -> tuple[Path, Summary | None]:
     from seqkit.report.beside import beside
     from seqkit.report.page import write_report
     from seqkit.runs.folder import new_folder

@@ -29,7 +29,7 @@ def run(args: Namespace) -> int:
     from seqkit.runs.summary import find_runs
 
     found = [
-        (row, headline(row.summary) if row.summary.get("metrics") else None)
+        (row, headline(row.summary) if row.summary and row.summary.metrics else None)
         for row in find_runs(args.folder)
     ]
     found.sort(key=lambda pair: pair[0].time, reverse=True)

@@ -16,25 +16,25 @@ def run(args: Namespace) -> int:
 
     folder = args.out or args.folder / "scaling"
     check_folder(folder, force=args.force or args.out is None)
-    runs = [
-        row
+    found = [
+        (row.recipe, row.summary)
         for row in find_runs(args.folder)
-        if row.state == "finished" and "loss" in row.summary["metrics"]
+        if row.summary and row.state == "finished" and "loss" in row.summary["metrics"]
     ]
-    tested = {(row.recipe, str(row.summary.get("data_sha256", {}).get("test"))) for row in runs}
+    tested = {(recipe, str(run.get("data_sha256", {}).get("test"))) for recipe, run in found}
     if len(tested) > 1:
         recipes = ", ".join(sorted({recipe for recipe, _ in tested}))
         raise UsageError(
             f"the runs in {args.folder} are of {recipes} on several test splits; give runs of one"
         )
-    sizes = [row.summary["num_parameters"] for row in runs]
-    losses = [row.summary["metrics"]["loss"] for row in runs]
+    sizes = [run["num_parameters"] for _, run in found]
+    losses = [run["metrics"]["loss"] for _, run in found]
     from seqkit.comparison.scaling import fit_power_law
     from seqkit.report.figures import png
     from seqkit.report.scaling import power_law_figure
 
     law = fit_power_law(sizes, losses)
-    print(f"{len(runs)} runs of {len(set(sizes))} sizes: {law}")
+    print(f"{len(found)} runs of {len(set(sizes))} sizes: {law}")
     print(one_line(png(power_law_figure(sizes, losses, law.at), folder / "scaling.png")))
     return 0
 

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from seqkit.cli.options import add_recipe
 from seqkit.config import complete
+from seqkit.config.record import learning_rates
 
 OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
 """Schedules that set the learning rate themselves, whatever the optimizer's is, and the key of its highest."""
@@ -14,7 +15,7 @@ OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
 def run(args: Namespace) -> int:
     """Print the keys that set a good learning rate; 1: none was found."""
     config = complete(args.recipe, args.preset, args.overrides)
-    from seqkit.analysis.tune import find_learning_rate, rates_in
+    from seqkit.analysis.tune import find_learning_rate
     from seqkit.runs.prepare import prepare
     from seqkit.training.interrupt import StopSignals
 
@@ -28,7 +29,7 @@ def run(args: Namespace) -> int:
         )
         return 1
     schedule = OWN_RATES.get(str(config["schedule"]["type"]).rpartition(".")[2])
-    keys = [key for key, _ in rates_in(config["optimizer"])] or ["optimizer.lr"]
+    keys = [f"optimizer.{key}" for key in learning_rates(config["optimizer"])] or ["optimizer.lr"]
     if schedule is not None:
         keys = [f"schedule.{schedule}"]
     print("use:", *(f"--{key} {rate:.2g}" for key in keys))

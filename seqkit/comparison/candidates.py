@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,8 +15,9 @@ from seqkit.analysis.cost import training_flops
 from seqkit.analysis.receptive_field import farthest_input
 from seqkit.comparison.budget import nearest
 from seqkit.comparison.settings import Settings, Variant
-from seqkit.config import build, complete, dotted
+from seqkit.config import Config, build, complete, dotted
 from seqkit.config.overrides import Word
+from seqkit.config.record import value_at, with_values
 from seqkit.config.schema import Field, fits
 from seqkit.data.batching import Batch
 from seqkit.errors import DataError, UsageError
@@ -71,14 +71,11 @@ class Candidate:
 
     def configured(self, values: Mapping[str, object]) -> dict[str, Any]:
         """A copy of the configuration with these values by dotted key."""
-        config = copy.deepcopy(self.config)
+        config = dict(self.config)
         for optimizer in self.optimizers:
             if optimizer["type"] == values.get("optimizer.type"):
-                config["optimizer"] = copy.deepcopy(optimizer)
-        for key, value in values.items():
-            *path, last = key.split(".")
-            value_at(config, path)[last] = value
-        return config
+                config["optimizer"] = optimizer
+        return with_values(config, values)
 
 
 class Sizes(NamedTuple):
@@ -95,8 +92,8 @@ class Sizes(NamedTuple):
         model = config["model"]
         widths = _keys_of("dim", model["backbone"], "model.backbone")
         depths = _keys_of("depth", model["backbone"], "model.backbone")
-        width = value_at(config, widths[0].split(".")) if widths else None
-        depth = value_at(config, depths[0].split(".")) if depths else None
+        width = value_at(config, widths[0]) if widths else None
+        depth = value_at(config, depths[0]) if depths else None
         if widths:
             for name, encoder in (model.get("encoders") or {}).items():
                 widths += _keys_of("dim", encoder, f"model.encoders.{name}")
@@ -383,7 +380,7 @@ class _Shared(NamedTuple):
     def model(self, draft: Draft, device: str) -> Model:
         """The untrained model of a draft; on device meta without weights. Raises ValueError where it is refused."""
         with torch.device(device):
-            arguments = build({"model": draft.config["model"]}).model
+            arguments = build(Config({"model": draft.config["model"]})).model
             return Model(self.tokenizer.spec, **{**arguments, "objective": self.objective})
 
 
@@ -437,10 +434,3 @@ def _keys_of(name: str, backbone: Mapping[str, Any], path: str) -> list[str]:
         if isinstance(one, Mapping):
             found += _keys_of(name, one, f"{path}.{key}")
     return found
-
-
-def value_at(config: Any, path: Sequence[str]) -> Any:
-    """The value to which these keys lead, one below the other."""
-    for key in path:
-        config = config[key]
-    return config

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +13,9 @@ from typing import Any, Literal
 from seqkit.analysis.measured import Cost
 from seqkit.comparison.scores import METRICS, ExampleScores, comparable_scores
 from seqkit.comparison.types import CurvePoint, Json, Run
+from seqkit.config import Config
 from seqkit.errors import DivergedError
+from seqkit.runs.summary import Summary
 from seqkit.training import metrics_csv
 
 LENGTHS = (16, 32, 64, 128, 256)
@@ -65,12 +66,12 @@ def run_cell(cell: Cell, folder: Path) -> Ended:
     if cell.kind == "trial":
         from seqkit.runs.run import trial
 
-        return Ended(metrics=trial(cell.config)["metrics"])
+        return Ended(metrics=trial(Config(cell.config)).metrics)
     from seqkit.analysis.speed import measure
     from seqkit.runs.prepare import prepare
 
     # side by side, on the same batches, with untrained weights
-    prepared = {name: prepare(config) for name, config in cell.config.items()}
+    prepared = {name: prepare(Config(config)) for name, config in cell.config.items()}
     return Ended(costs=measure(prepared, lengths=LENGTHS))
 
 
@@ -81,33 +82,35 @@ def _run(cell: Cell, folder: Path) -> Ended:
     from seqkit.runs.trained_files import versions
 
     seed = cell.config["seed"]
+    found: dict[str, Any] = {}
 
-    def examine(model: Any, data: Any) -> dict[str, Any]:
+    def examine(model: Any, data: Any) -> None:
         metric = METRICS[cell.metric]
         scores = comparable_scores(model, data, metric, seed)
         if not math.isfinite(sum(scores.numerator)):
             raise DivergedError(
                 f"the {metric.label} is not finite, though the training loss was; lower the learning rate"
             )
-        repeated = data.test_in_training() if cell.examines else None
-        return {"scores": scores, "test_in_training": repeated}
+        found["scores"] = scores
+        if cell.examines:
+            found["test_in_training"] = data.test_in_training()
 
     def specialist(data: Any, _: object) -> Any:
         return strong_baseline(data)[0]
 
-    summary = run(
-        cell.config, folder, examine=examine, specialist=specialist if cell.has_baseline else None
-    )
+    given = specialist if cell.has_baseline else None
+    summary = run(Config(cell.config), folder, examine=examine, specialist=given)
+    assert summary is not None  # a cell runs in one process
     own = replace(
         run_of(seed, f"runs/{cell.id}", summary, read_curve(folder, summary["steps"])),
-        test_in_training=summary["test_in_training"],
+        test_in_training=found.get("test_in_training"),
         versions=versions(),
         machine=_machine(),
     )
-    return Ended(run=own, scores=summary["scores"], strong_baseline=summary.get("strong_baseline"))
+    return Ended(run=own, scores=found["scores"], strong_baseline=summary.get("strong_baseline"))
 
 
-def run_of(seed: int, folder: str, summary: Mapping[str, Any], curve: list[CurvePoint]) -> Run:
+def run_of(seed: int, folder: str, summary: Summary, curve: list[CurvePoint]) -> Run:
     """A reported run from its summary, without its value."""
     return Run(
         seed=seed,

@@ -128,7 +128,9 @@ def _row(group: Sequence[_Run], metric: Metric) -> tuple[Row, Scores | None]:
     scores = {}
     for run in group:
         seed = run.config["seed"]
-        summary = {"data_sha256": run.data.sha256(), **run.trained.summary}
+        summary = run.trained.summary
+        if "data_sha256" not in summary:
+            summary = summary.changed(data_sha256=run.data.sha256())
         scores[seed] = comparable_scores(run.trained.model, run.data, metric, seed)
         runs.append(
             run_of(seed, str(run.folder), summary, read_curve(run.folder, summary["steps"]))

@@ -16,11 +16,11 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from seqkit.analysis.measured import Cost
-from seqkit.analysis.tune import rates_in
 from seqkit.comparison.candidates import Candidate, Size
 from seqkit.comparison.cells import Cell, Ended
 from seqkit.comparison.settings import LR_RATIO, Settings
 from seqkit.comparison.types import Metric, Trial
+from seqkit.config.record import learning_rates
 
 Execute = Callable[[Sequence[Cell]], Mapping[str, Ended]]
 """Runs cells, and returns the result of each by its id."""
@@ -279,8 +279,8 @@ def rate_values(candidate: Candidate, rate: Rate) -> dict[str, str | float]:
     values: dict[str, str | float] = {}
     if len(optimizers) > 1:
         values["optimizer.type"] = optimizer["type"]
-    for key, own in rates_in(optimizer):
-        values[key] = float(f"{own * LR_RATIO**rate.power:.3g}")
+    for key, own in learning_rates(optimizer).items():
+        values[f"optimizer.{key}"] = float(f"{own * LR_RATIO**rate.power:.3g}")
     return values
 
 

@@ -15,6 +15,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "to_yaml",
         ],
         "docs": ["explain"],
+        "record": ["Config"],
         "mixture": ["complete"],
         "overrides": ["dotted"],
     },

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seqkit.config.merge import INIT, MODEL_KEYS, root
 from seqkit.config.own_files import with_paths
+from seqkit.config.record import Config
 from seqkit.config.schema import Field, check_value, is_torchs
 from seqkit.config.table_columns import with_parts
 from seqkit.errors import DataError, UsageError
@@ -35,32 +36,29 @@ class Built(NamedTuple):
     tokenizer_section: Mapping[str, Any] | None = None
 
 
-def build(config: Mapping[str, Any], tables: Tables | None = None) -> Built:
+def build(config: Config, tables: Tables | None = None) -> Built:
     """The components of a complete configuration, or of its tokenizer and model alone.
 
     tables: has read a user's table already; None: a table is read here, where its columns are parts.
     Raises UsageError if a component refuses its arguments; DataError if its data is at fault.
     """
     fields = root(None if "data" in config else MODEL_KEYS)
-    if "data" in config and isinstance(config["data"].get("source"), Mapping):
-        source = with_paths(config["data"]["source"], "data.source.path")
-        config = {**config, "data": {**config["data"], "source": source}}
-    if "data" in config:
-        data = {"data": _value(fields["data"], config["data"], "data")}
-    else:
-        data = {}
-    if tables is not None and hasattr(data["data"].get("source"), "tables"):
-        data["data"]["source"].tables = tables
-    if data and "tokenizer" in config:
-        config = {
-            **config,
-            "tokenizer": with_parts(config["tokenizer"], data["data"].get("source")),
-        }
-    others = [name for name in fields if name in config and name != "data"]
-    made = data | {name: _value(fields[name], config[name], name) for name in others}
+    sections = {name: config[name] for name in fields if name in config}
+    made = {}
+    if "data" in sections:
+        data = sections.pop("data")
+        if isinstance(data.get("source"), Mapping):
+            data = {**data, "source": with_paths(data["source"], "data.source.path")}
+        made["data"] = _value(fields["data"], data, "data")
+        source = made["data"].get("source")
+        if tables is not None and hasattr(source, "tables"):
+            source.tables = tables
+        if "tokenizer" in sections:
+            sections["tokenizer"] = with_parts(sections["tokenizer"], source)
+    made |= {name: _value(fields[name], section, name) for name, section in sections.items()}
     init = made.get("model", {}).pop(INIT.name, None)
-    arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields} | {"init": init}
-    return Built(**arguments)._replace(tokenizer_section=config.get("tokenizer"))
+    arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields}
+    return Built(**arguments)._replace(init=init, tokenizer_section=sections.get("tokenizer"))
 
 
 def build_model(built: Built, spec: TokenSpec) -> Model:

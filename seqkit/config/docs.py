@@ -12,6 +12,7 @@ from typing import Any
 from seqkit.config.merge import MODEL_KEYS, Node, named, root
 from seqkit.config.mixture import mixture_root, task_configs
 from seqkit.config.overrides import shown
+from seqkit.config.record import Config
 from seqkit.config.schema import Field, in_words
 
 MAX_CHARACTERS = 300
@@ -51,7 +52,7 @@ TOP = {
 Row = tuple[str, str, str, str]
 
 
-def explain(config: Mapping[str, Any]) -> Iterator[Row]:
+def explain(config: Config) -> Iterator[Row]:
     """(key, its value, what it may be, a sentence about it) for every key of a complete configuration."""
     if "tasks" not in config:
         yield from _explained(Node(root()), config, lambda field: TOP[field.name])

@@ -13,6 +13,7 @@ from pydantic import Field as Bound
 from seqkit.config.merge import TRAINING, Node, Pairs, completed, overridden
 from seqkit.config.overrides import Word, dotted, plain, shown
 from seqkit.config.recipe import NAME, check_name, is_recipe, read_recipe
+from seqkit.config.record import Config, learning_rates
 from seqkit.config.schema import Field, fits
 from seqkit.config.spellings import check_spelling
 from seqkit.errors import UsageError
@@ -34,8 +35,8 @@ def complete(
     *,
     only: Sequence[str] | None = None,
     may_mix: bool = False,
-) -> dict[str, Any]:
-    """A complete configuration as plain data.
+) -> Config:
+    """A complete configuration.
 
     recipe: name, path, or a configuration as plain data; of a task of a mixture `MIXTURE/TASK`. overrides: dotted keys
     with values, or command-line words (`--model.backbone LSTM`). only: keys at the top; None: all. may_mix: True: a
@@ -55,7 +56,7 @@ def complete(
             f"{recipe if isinstance(recipe, str) else found['recipe']}/{x}" for x in found["tasks"]
         )
         raise UsageError(f"{found['recipe']} trains several tasks; give one of them: {names}")
-    return found
+    return Config(found)
 
 
 def _completed(
@@ -91,7 +92,7 @@ def _completed(
     return completed(config, presets, preset, pairs, only=only)
 
 
-def _of_task(mixture: str, task: str, preset: str | None) -> dict[str, Any]:
+def _of_task(mixture: str, task: str, preset: str | None) -> Config:
     """The complete configuration of one task of a mixture."""
     found = complete(mixture, preset, may_mix=True)
     if "tasks" not in found:
@@ -162,27 +163,20 @@ def _complete_mixture(
     return {"recipe": found.pop("recipe"), "seed": found.pop("seed"), "tasks": done, **found}
 
 
-def task_configs(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def task_configs(config: Config) -> dict[str, Config]:
     """The tasks of a complete mixture by name, each as the complete configuration of a recipe of its own."""
-    return {
-        name: {
+    found = {}
+    rates = learning_rates(config["optimizer"])
+    for name, task in config["tasks"].items():
+        own = {
             "recipe": f"{config['recipe']}/{name}",
             **{key: task[key] for key in OF_TASK if key != "model"},
             "model": {"backbone": config["model"]["backbone"], **task["model"]},
-            "optimizer": _scaled(config["optimizer"], task["lr_scale"]),
-            **{key: config[key] for key in ("seed", "schedule", "trainer")},
+            **{key: config[key] for key in ("optimizer", "seed", "schedule", "trainer")},
         }
-        for name, task in config["tasks"].items()
-    }
-
-
-def _scaled(value: Any, factor: float, key: str = "") -> Any:
-    """An optimizer with its learning rates, and those of optimizers in it, times a factor."""
-    if isinstance(value, Mapping):
-        return {name: _scaled(inner, factor, name) for name, inner in value.items()}
-    if key == "lr" and factor != 1 and isinstance(value, int | float):
-        return value * factor
-    return value
+        scaled = {f"optimizer.{key}": rate * task["lr_scale"] for key, rate in rates.items()}
+        found[name] = Config(own).changed(scaled)
+    return found
 
 
 def _tasks(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from seqkit.config import complete
+from seqkit.config import Config, complete
 from seqkit.data.module import DataModule
 from seqkit.interfaces import LabeledBatch, LossOutput, ModelInput, Objective
 from seqkit.model import Model
@@ -106,14 +106,13 @@ def first_examples(batch: LabeledBatch, number: int) -> LabeledBatch:
     return tokens.select(rows), label
 
 
-def subject_of(config: Mapping[str, Any], run: Path | None = None) -> Subject:
+def subject_of(config: Config, run: Path | None = None) -> Subject:
     """Reads the data and builds the model of a complete configuration. Raises as `seqkit.runs.prepare.prepare`.
 
     run: run folder of the configuration; if its training is finished, its weights are examined too.
     """
-    data = config["data"]
-    batch_size = min(data["batch_size"], MAX_BATCH)
-    small = {**config, "data": {**data, "batch_size": batch_size, "num_workers": 0}}
+    batch_size = min(config["data"]["batch_size"], MAX_BATCH)
+    small = config.changed({"data.batch_size": batch_size, "data.num_workers": 0})
     trained = None
     if run is not None and (run / "summary.json").is_file():
         trained = load_one(run)
@@ -122,7 +121,7 @@ def subject_of(config: Mapping[str, Any], run: Path | None = None) -> Subject:
 
 def recipe_or_run(
     what: str, preset: str | None, overrides: list[str]
-) -> tuple[dict[str, Any], Path | None]:
+) -> tuple[Config, Path | None]:
     """The complete configuration of a recipe (name or YAML file) or of a run folder, and that folder.
 
     With a preset or other keys, the configuration of a run is examined as a recipe. Raises UsageError.

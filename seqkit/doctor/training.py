@@ -9,7 +9,7 @@ from functools import cached_property
 
 import torch
 
-from seqkit.analysis.tune import rates_in
+from seqkit.config.record import learning_rates
 from seqkit.doctor.findings import Result, faulty, first_few, not_applicable
 from seqkit.doctor.subject import NUM_BATCHES, STEP_FLOPS, Subject
 from seqkit.doctor.trials import Trial
@@ -168,10 +168,10 @@ def check_learning_rate(trials: Trials) -> Result:
     if not trials.is_wild:
         return Result(measured)
     keys = []
-    for key, own in rates_in(trials.subject.config["optimizer"]):
+    for key, own in learning_rates(trials.subject.config["optimizer"]).items():
         for rate, ratio in ratios:
             if math.isclose(own, rate, rel_tol=1e-6) and not ratio <= MAX_RATIO:
-                keys.append(f"--{key} {rate * HEALTHY_RATIO / ratio:.1g}")
+                keys.append(f"--optimizer.{key} {rate * HEALTHY_RATIO / ratio:.1g}")
     fix = ", ".join(keys) or "a lower --optimizer.lr"
     return faulty(
         measured,
@@ -211,10 +211,9 @@ def check_gradients(trials: Trials) -> Result:
 
 def _calmer(trials: Trials) -> str:
     """Keys that make the first steps smaller."""
-    rates = [
-        f"--{key} {rate / 3:.1g}" for key, rate in rates_in(trials.subject.config["optimizer"])
-    ]
-    return ", ".join(["--trainer.gradient_clip_val 1.0", "--schedule.warmup_steps 100", *rates])
+    rates = learning_rates(trials.subject.config["optimizer"])
+    lower = [f"--optimizer.{key} {rate / 3:.1g}" for key, rate in rates.items()]
+    return ", ".join(["--trainer.gradient_clip_val 1.0", "--schedule.warmup_steps 100", *lower])
 
 
 def check_overfitting(trials: Trials) -> Result:

@@ -190,7 +190,8 @@ class PackedStep:
         vectors, *rotations = state.tables
         contexts = {}
         for kind, table in zip(self._kinds, rotations):
-            contexts[kind] = AttentionContext(mask, rotary=_rows_of(table, positions))
+            rotary = None if table is None else table.index_select(0, positions)
+            contexts[kind] = AttentionContext(mask, rotary=rotary)
         x = F.embedding(ids, self._table)
         if self._scale != 1:
             x = x * self._scale

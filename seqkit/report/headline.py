@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
@@ -12,16 +12,9 @@ from rich.text import Text
 from seqkit.errors import one_line
 from seqkit.objectives.classify import BINARY_METRICS
 from seqkit.objectives.metric import Metric, find_metric
-from seqkit.report.numbers import plural
 from seqkit.report.table import rich_table
 from seqkit.runs.intervals import told
-from seqkit.runs.summary import FEW_STEPS
-
-Summary = Mapping[str, Any]
-"""Content of a run's `summary.json`."""
-
-FEW_EXAMPLES = 1000
-"""A run whose splits are limited to fewer examples is a trial, as one of fewer than `FEW_STEPS`."""
+from seqkit.runs.summary import Summary, reasons_of_trial
 
 
 class Headline(NamedTuple):
@@ -148,19 +141,6 @@ def headline(summary: Summary) -> Headline:
     )
 
 
-def shortages(steps: int | None, limit: int | None) -> list[str]:
-    """What makes a run a trial, in words: so few steps, or so few examples, that its figures say nothing of the model.
-
-    Empty: it is none. None: not known, and no limit.
-    """
-    found = []
-    if steps is not None and steps < FEW_STEPS:
-        found.append(plural(steps, "step"))
-    if limit is not None and limit < FEW_EXAMPLES:
-        found.append(f"at most {limit} examples a split (data.limit)")
-    return found
-
-
 def cautions(summary: Summary, *, specialist: bool = True) -> list[str]:
     """At most two sentences to know of a run.
 
@@ -171,7 +151,7 @@ def cautions(summary: Summary, *, specialist: bool = True) -> list[str]:
         return [
             f"This is a trial run, with {' and '.join(known)}: its figures say little of the model."
         ]
-    found = []
+    found = list[str]()
     main = headline(summary)
     own = main.text(main.value)
     if main.is_no_better_than_constant:
@@ -189,7 +169,7 @@ def cautions(summary: Summary, *, specialist: bool = True) -> list[str]:
 
 
 def _shortages(summary: Summary) -> list[str]:
-    return shortages(summary.get("steps"), summary.get("limit"))
+    return reasons_of_trial(*(summary.get(key) for key in ("steps", "limit", "num_train")))
 
 
 def metric_label(summary: Summary, name: str) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from seqkit.objectives.metric import Metric, find_metric
 from seqkit.report.figures import Series, curves, svg
-from seqkit.report.headline import Summary, headline
+from seqkit.report.headline import headline
+from seqkit.runs.summary import Summary
 from seqkit.training import metrics_csv
 
 CONSTANT = "constant baseline (test)"

@@ -11,15 +11,14 @@ import torch
 
 from seqkit.config import complete
 from seqkit.data.module import DataModule
-from seqkit.files import read_mapping
 from seqkit.interfaces import IGNORE
-from seqkit.report.headline import Summary, cautions, headline, remarks, split_sizes
+from seqkit.report.headline import cautions, headline, remarks, split_sizes
 from seqkit.report.learning_curves import learning_curves
 from seqkit.report.modality import find_renderer
 from seqkit.report.samples import MAX_EXAMPLES, Picker, Section, samples
 from seqkit.report.templates import write_page
 from seqkit.runs.prepare import data_module
-from seqkit.runs.summary import data_name, task_folders
+from seqkit.runs.summary import Summary, data_name, read_summary, task_folders
 from seqkit.runs.trained_model import TrainedModel, load_one
 
 Values = dict[str, Any]
@@ -39,7 +38,7 @@ def write_report(folder: Path) -> Path:
         runs.append(run := _collect(place))
         _write(place / "report.html", run["title"], [run], run["facts"])
     if places:
-        summary = read_mapping(folder / "summary.json")
+        summary = read_summary(folder)
         title = f"{summary['recipe']} · {len(places)} tasks"
         _write(folder / "report.html", title, runs, mixture_facts(summary))
     return folder / "report.html"
@@ -62,7 +61,7 @@ def _collect(folder: Path) -> Values:
     """Values of a run in the template of the page; warnings are of the result, and of what is missing and why."""
     with torch.random.fork_rng(devices=[]):  # building a model draws weights
         trained = load_one(folder)
-        summary = trained.summary | {"objective": type(trained.objective).__name__}
+        summary = trained.summary.changed(objective=type(trained.objective).__name__)
         warnings = cautions(summary)
         metric = headline(summary)
         others = [name for name in summary["metrics"] if name != metric.name]
@@ -78,7 +77,7 @@ def _collect(folder: Path) -> Values:
             sections = samples(trained.objective, Picker(trained, data))
             if getattr(trained.objective, "level", "") == "token" and summary.get("num_test") == 1:
                 unit = f"{find_renderer(data.tokenizer).unit} of one example"
-                summary |= _labelled(data)
+                summary = summary.changed(**_labelled(data))
         return {
             "folder": str(folder),
             "title": f"{data_name(trained.config)} · {summary['backbone']}",
@@ -103,7 +102,7 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
     try:
         config = complete(trained.config)
         limit = config["data"]["limit"]
-        config["data"] = config["data"] | {"limit": min(limit or MAX_EXAMPLES, MAX_EXAMPLES)}
+        config = config.changed({"data.limit": min(limit or MAX_EXAMPLES, MAX_EXAMPLES)})
         data = data_module(config, trained.tokenizer, trained.objective)
         is_cut = limit != MAX_EXAMPLES and len(data.splits().test) == MAX_EXAMPLES
         if is_cut and data.window is None:

@@ -12,8 +12,8 @@ from seqkit.comparison.unmatched import TOLERANCE
 from seqkit.comparison.verdicts import doubts
 from seqkit.config.recipe import load_yaml
 from seqkit.objectives.metric import fixed
-from seqkit.report.headline import shortages
 from seqkit.report.numbers import format_number, listed, plural
+from seqkit.runs.summary import reasons_of_trial
 
 BUDGETS = {
     "parameters": " at an equal number of parameters",
@@ -156,7 +156,7 @@ def _trial_sentence(results: Results) -> str | None:
     for row in results.candidates:
         limit = load_yaml(row.config)["data"].get("limit")
         steps = max((run.steps or 0 for run in row.sound), default=0)
-        if steps and shortages(steps, limit):
+        if steps and reasons_of_trial(steps, limit, None):
             known = plural(steps, "optimizer step")
             if limit:
                 known += f" and at most {limit:,} examples of each split"

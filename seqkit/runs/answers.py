@@ -76,7 +76,7 @@ def predictions(
     """
     objective = trained.objective
     check_predicts(objective)
-    widths = half_widths(objective, trained.summary)
+    widths = half_widths(objective, trained.summary.intervals)
     if probabilities and not probability_names(objective):
         raise UsageError(
             f"{type(objective).__name__} predicts no classes; leave out --probabilities and --top"

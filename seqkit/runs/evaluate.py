@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqkit.config import complete
+from seqkit.config import Config, complete
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, UsageError, one_line
-from seqkit.files import write_json
 from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.classify import Classify
@@ -27,10 +26,9 @@ from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.regress import Regress
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.progress import track
-from seqkit.runs.folder import SUMMARY
 from seqkit.runs.intervals import errors_by_target, has_intervals, intervals, wilson
 from seqkit.runs.prepare import data_module
-from seqkit.runs.summary import FEW_STEPS, data_name, target_names
+from seqkit.runs.summary import Interval, Summary, data_name, target_names
 from seqkit.runs.trained_model import load_one
 from seqkit.training.loggers import log_test_metrics
 from seqkit.training.trainer import make_trainer, silence_lightning
@@ -38,10 +36,11 @@ from seqkit.training.trainer import make_trainer, silence_lightning
 log = logging.getLogger("seqkit")
 
 
-def evaluate(folder: Path, split: str) -> dict[str, float]:
+def evaluate(folder: Path, split: str, specialist: Specialist | None = None) -> dict[str, float]:
     """Metrics of a run's weights on a split of its data ("valid" or "test"). Raises UsageError if there is none.
 
-    The test split of a run that was trained and not tested finishes it: its summary gets metrics and baseline.
+    The test split of a run that was trained and not tested finishes it: its summary gets metrics and baselines.
+    specialist: as of `finish`.
     """
     import pytorch_lightning as pl
 
@@ -50,13 +49,14 @@ def evaluate(folder: Path, split: str) -> dict[str, float]:
     config = complete(trained.config)
     pl.seed_everything(config["seed"], verbose=False)
     data = data_module(config, trained.tokenizer, trained.objective)
-    if split == "test" and trained.summary.get("state") == "trained":
+    known = trained.summary.data_sha256
+    if split == "test" and trained.summary.state == "trained":
         data.test_dataloader()
-        check_data(trained.summary, data, folder)
-        return finish(folder, trained.summary, trained.model, data, config)["metrics"]
+        check_data(known, data, folder)
+        return finish(folder, trained.summary, trained.model, data, config, specialist).metrics
     metrics = evaluate_model(trained.model, data, config, split, title=True)
     name = "validation" if split == "valid" else split
-    if name in data.changed_splits(trained.summary.get("data_sha256", {})):
+    if name in data.changed_splits(known):
         log.warning(
             "the %s data of %s has changed since the run (its SHA-256 differs), so do its metrics",
             name,
@@ -74,14 +74,14 @@ Specialist = Callable[[DataModule, Tested], dict[str, Any] | None]
 
 def finish(
     folder: Path,
-    summary: dict[str, Any],
+    summary: Summary,
     model: Model,
     data: DataModule,
-    config: Mapping[str, Any],
+    config: Config,
     specialist: Specialist | None = None,
     *,
     loggers: Sequence[Any] = (),
-) -> dict[str, Any]:
+) -> Summary:
     """Test a trained run, compute the baselines, and write all to its summary, which is returned.
 
     specialist: the strong baseline; None, or a trial run: there is none beside the best constant. loggers: Lightning's,
@@ -89,8 +89,8 @@ def finish(
     """
     objective = data.objective
     num_test = len(data.test_dataloader().examples)
-    # a test that is stopped goes on with the same data
-    write_json(folder / SUMMARY, {**summary, "num_test": num_test, "data_sha256": data.sha256()})
+    summary = summary.changed(num_test=num_test, data_sha256=data.sha256())
+    summary.write(folder)  # a test that is stopped goes on with the same data
     metrics, found_intervals, tested = _tested(model, data, config)
     constant, num_predictions = baseline(objective, model.spec, data)
     splits = data.splits()
@@ -101,44 +101,40 @@ def finish(
         and num_predictions
         and data.test_groups() is None
     )
-    is_trial = summary["steps"] < FEW_STEPS or data.limit is not None
-    beside = None if specialist is None or is_trial else _beside(specialist, data, tested)
+    beside = None
+    if specialist is not None and not summary.trial:
+        beside = _beside(specialist, data, tested)
     if isinstance(objective, NextToken) and (num_bytes := bytes_of_test_split(data)):
         for found in (metrics, constant, *([] if beside is None else [beside["metrics"]])):
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
-    known = {
-        "strong_baseline": beside,
-        "intervals": found_intervals or None,
-        "accuracy_interval": wilson(metrics["accuracy"], num_predictions) if is_counted else None,
-        "num_valid": None if isinstance(valid, list) else len(valid.examples),
-        "split_rule": splits.rule,
-        "positive": objective.positive_name if isinstance(objective, Classify) else None,
-    }
-    summary = {
-        **summary,
-        "state": "finished",
-        "metrics": metrics,
-        "baseline": constant,
-        "num_test": num_test,
-        "unknown": data.unknown(),
-        "data_sha256": data.sha256(),
-        "date": datetime.now().isoformat(timespec="seconds"),
-        "data": data_name(config),
-        **{key: value for key, value in known.items() if value is not None},
-    }
-    write_json(folder / SUMMARY, summary)
+    summary = summary.changed(
+        state="finished",
+        metrics=metrics,
+        baseline=constant,
+        unknown=data.unknown(),
+        data_sha256=data.sha256(),
+        date=datetime.now().isoformat(timespec="seconds"),
+        data=data_name(config),
+        strong_baseline=beside,
+        intervals=found_intervals or None,
+        accuracy_interval=wilson(metrics["accuracy"], num_predictions) if is_counted else None,
+        num_valid=None if isinstance(valid, list) else len(valid.examples),
+        split_rule=splits.rule,
+        positive=objective.positive_name if isinstance(objective, Classify) else None,
+    )
+    summary.write(folder)
     if undefined := [name for name, value in metrics.items() if math.isnan(value)]:
         log.warning(
             "undefined on the test split, where targets are all alike: %s", ", ".join(undefined)
         )
-    log_test_metrics(loggers, metrics, summary["steps"])
+    log_test_metrics(loggers, metrics, summary.steps)
     log.info("tested: %s", _listed(metrics))
     return summary
 
 
 def _tested(
-    model: Model, data: DataModule, config: Mapping[str, Any]
-) -> tuple[dict[str, float], list[Any], Tested]:
+    model: Model, data: DataModule, config: Config
+) -> tuple[dict[str, float], list[Interval], Tested]:
     """Metrics on the test split; prediction intervals of a regression, if it has some; predictions of labels.
 
     There are no predictions of the tokens of several examples, which are not independent.
@@ -185,7 +181,7 @@ def _listed(metrics: Mapping[str, float]) -> str:
 def evaluate_model(
     model: Model,
     data: DataModule,
-    config: Mapping[str, Any],
+    config: Config,
     split: str,
     *,
     title: bool = False,
@@ -223,10 +219,10 @@ def evaluate_model(
     return {name.removeprefix(f"{split}/"): float(value) for name, value in metrics.items()}
 
 
-def check_data(known: Mapping[str, Any], data: DataModule, folder: Path) -> None:
-    """Raise DataError if a split is not the one that the run was trained on."""
+def check_data(known: Mapping[str, str], data: DataModule, folder: Path) -> None:
+    """Raise DataError if a split is not the one that the run was trained on. known: SHA-256 of each split."""
     data.train_dataloader(), data.val_dataloader()
-    for split in data.changed_splits(known.get("data_sha256", {})):
+    for split in data.changed_splits(known):
         raise DataError(
             f"the {split} data of {folder} has changed since the run began (its SHA-256 differs); "
             "bring the old data back, or train a new run"
@@ -281,8 +277,11 @@ def _most_frequent(objective: Seq2Seq, train: Any, held_out: Any) -> dict[str, A
 
 def bytes_of_test_split(data: DataModule) -> int:
     """UTF-8 bytes of the test split; 0 if its examples are no texts, or only a part of it is used."""
+    limit = data.limit
+    if limit is not None and len(data.test_dataloader().examples) >= limit:
+        return 0
     total = 0
-    for sample in data.splits().test if data.limit is None else ():
+    for sample in data.splits().test:
         if not isinstance(sample.raw, str):
             return 0
         total += len(sample.raw.encode("utf-8", errors="surrogatepass"))

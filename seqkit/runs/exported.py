@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqkit.config import complete
+from seqkit.config import Config, complete
 from seqkit.config.merge import MODEL_KEYS
+from seqkit.config.record import Key, walk
 from seqkit.errors import DataError, UsageError
 from seqkit.files import load_json, read_mapping, to_yaml, whole_folder, write_atomic, write_json
 from seqkit.pretrained import folder as foreign
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.family import task_of
-from seqkit.runs.folder import CONFIG, STATE, SUMMARY, digests
+from seqkit.runs.folder import CONFIG, GIVEN, STATE, SUMMARY, digests
 from seqkit.tokenizers.from_file import NAME as TOKENIZER
 from seqkit.training.checkpoint_files import FOLDER
 from seqkit.training.weights import untied
@@ -114,37 +115,28 @@ def _named(names: list[str]) -> dict[str, Any]:
     }
 
 
-def _changed(config: Mapping[str, Any], place: Path, task: str | None) -> list[str]:
+def _changed(config: Config, place: Path, task: str | None) -> list[str]:
     """Keys of a run's tokenizer and model that are not those of the foreign model in a folder.
 
     Dropout is for training alone, and of the objective only what the model's own head has is compared. Raises
     DataError where the folder holds no such model, such as one whose tokenizer has no file.
     """
     found = foreign.settings(place, task)
-    found["model"]["objective"] = {
-        **config["model"]["objective"],
-        **found["model"].get("objective", {}),
-    }
+    own, other = config["model"], found["model"]
+    other["objective"] = {**own["objective"], **other.get("objective", {})}
     theirs = complete(found, only=MODEL_KEYS)
-    own_tokenizer, their_tokenizer = (
-        _without(given["tokenizer"], "path", "reads") for given in (config, theirs)
-    )
-    changed = [] if own_tokenizer == their_tokenizer else ["tokenizer"]
-    expected, got = (
-        _without(given["model"], "dropout", "drop_path", "path") for given in (theirs, config)
-    )
-    return changed + [
-        f"model.{key}" for key in expected if key != "init" and expected[key] != got[key]
-    ]
+    pairs = {f"model.{key}": (own[key], x) for key, x in theirs["model"].items() if key not in FREE}
+    pairs = {"tokenizer": (config["tokenizer"], theirs["tokenizer"]), **pairs}
+    return [key for key, (mine, its) in pairs.items() if _held(mine) != _held(its)]
 
 
-def _without(value: Any, *names: str) -> Any:
-    """A part of a configuration without these keys, at any depth."""
-    if isinstance(value, Mapping):
-        return {key: _without(x, *names) for key, x in value.items() if key not in names}
-    if isinstance(value, list):
-        return [_without(x, *names) for x in value]
-    return value
+FREE = {"path", "reads", "dropout", "drop_path", "init"}
+"""Keys whose values may differ from the foreign model's."""
+
+
+def _held(section: Any) -> dict[Key, Any]:
+    """Values of a part of a configuration by key, but for those that are free, at any depth."""
+    return {key: value for key, value in walk(section) if not FREE & set(key)}
 
 
 def to_seqkit(trained: TrainedModel, out: Path) -> list[str]:
@@ -166,6 +158,7 @@ def to_seqkit(trained: TrainedModel, out: Path) -> list[str]:
         for name in (STATE, SUMMARY):  # not their other texts: a token may look like a path
             held = load_json((run / name).read_text(encoding="utf-8"))
             held |= {key: without_folders(held[key]) for key in ("data", "initial") if key in held}
+            held.pop(GIVEN, None)  # with paths of this machine
             write_json(part / name, held | (digests(part) if name == SUMMARY else {}))
         foreign.keep_files(run, part)
     return []

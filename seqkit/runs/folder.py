@@ -17,6 +17,7 @@ from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+from seqkit.config.record import Config, walk
 from seqkit.errors import DataError, LogFormatter, UsageError
 from seqkit.files import open_to_append, read_mapping
 from seqkit.registry.builtin import BUILT_IN
@@ -28,6 +29,9 @@ log = logging.getLogger("seqkit")
 CONFIG = "config.yaml"
 STATE = "state.json"
 SUMMARY = "summary.json"
+
+GIVEN = "given"
+"""Key of `state.json`: what was given, by dotted key, where the data source or `auto` decided otherwise."""
 
 WAIT_SECONDS = 10.0
 """Seconds to wait for a folder in use: workers of a killed run end a moment after it."""
@@ -89,9 +93,9 @@ def check_no_links(folder: Path) -> None:
                 )
 
 
-def plugin_digests(config: Mapping[str, Any]) -> dict[str, str]:
+def plugin_digests(config: Config) -> dict[str, str]:
     """SHA-256 of each Python file, not seqkit's, with a component of this configuration, by the name of its module."""
-    names = set(_strings(config))
+    names = {value.lower() for _, value in walk(config) if isinstance(value, str)}
     found = {}
     for kind, built_in in BUILT_IN.items():
         for component in components(kind).values():
@@ -107,7 +111,7 @@ def plugin_digests(config: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def changed_plugins(folder: Path, config: Mapping[str, Any]) -> list[str]:
+def changed_plugins(folder: Path, config: Config) -> list[str]:
     """Plug-ins with components of this configuration whose content is not that with which the run began."""
     known = read_mapping(folder / STATE).get("plugins")
     if not isinstance(known, dict):  # an imported model has none
@@ -115,15 +119,6 @@ def changed_plugins(folder: Path, config: Mapping[str, Any]) -> list[str]:
     return sorted(
         name for name, digest in plugin_digests(config).items() if digest not in known.values()
     )
-
-
-def _strings(config: Any) -> Iterator[str]:
-    """Yield all values of a configuration that may be names of components, in lower case."""
-    if isinstance(config, str):
-        yield config.lower()
-    elif isinstance(config, Mapping | list | tuple):
-        for item in config.values() if isinstance(config, Mapping) else config:
-            yield from _strings(item)
 
 
 @contextmanager
@@ -190,18 +185,18 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def digests(folder: Path) -> dict[str, str]:
+def digests(folder: Path) -> dict[str, Any]:
     """SHA-256 of a run's configuration and state, by their keys in `summary.json` and in checkpoints."""
     return {"config_sha256": sha256(folder / CONFIG), "state_sha256": sha256(folder / STATE)}
 
 
-def check_as_trained(folder: Path, summary: Mapping[str, Any]) -> None:
+def check_as_trained(folder: Path, known: Mapping[str, str | None]) -> None:
     """Raise DataError if configuration or state of a trained run have another SHA-256 than its summary keeps.
 
     This finds damage, not forgery: whoever changes a file can change the summary, too.
     """
     for file, (key, digest) in zip((CONFIG, STATE), digests(folder).items()):
-        if summary.get(key, digest) != digest:
+        if known[key] not in (None, digest):
             raise DataError(
                 f"{folder / file} has changed since training: its SHA-256 is not the one in {SUMMARY}"
             )

@@ -100,7 +100,7 @@ class FrozenEncoder(Tokenizer):
                 raise DataError(
                     f"FrozenEncoder: {self.model} has several parts or tasks; give a model of one"
                 )
-            digest = trained.summary["sha256"]
+            digest = trained.summary.sha256
             if self._sha256 not in (None, digest):
                 raise DataError(
                     f"FrozenEncoder: {self.model} holds other weights than the model that this run was trained with "

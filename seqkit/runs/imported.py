@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 from seqkit.config import build, build_model, complete, to_yaml
 from seqkit.config.merge import MODEL_KEYS
 from seqkit.errors import DataError, UsageError
-from seqkit.files import read_mapping, whole_folder, write_atomic, write_json
+from seqkit.files import whole_folder, write_atomic, write_json
 from seqkit.pretrained import folder as foreign
 from seqkit.pretrained.folder import MASK_TOKEN
 from seqkit.pretrained.hub import HUB
 from seqkit.pretrained.sentences import longest_sentence, sentence_vectors
-from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_new, digests
+from seqkit.runs.folder import CONFIG, STATE, check_new, digests
 from seqkit.runs.initial_weights import copied
+from seqkit.runs.summary import Initial, Summary, read_summary
 from seqkit.runs.trained_files import versions
 from seqkit.runs.trained_model import load_one
 from seqkit.training.checkpoint_files import FOLDER
@@ -25,7 +25,7 @@ HEADLESS = "Features"
 """Objective of a model whose head is not known, or that has none."""
 
 
-def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
+def import_model(place: Path, out: Path, source: str) -> Summary:
     """Write a model of another library as a run folder, or copy a published run; gives its summary.
 
     place: the model's folder. source: what the user named it, which the summary keeps.
@@ -37,7 +37,7 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
         load_one(place)  # a damaged one is not copied
         with whole_folder(out) as part:
             shutil.copytree(place, part, dirs_exist_ok=True)
-        return read_mapping(out / SUMMARY)
+        return read_summary(out)
     if not foreign.is_foreign(place):
         raise UsageError(
             f"{place} holds no model of another library with a {foreign.NAME}; give one, or hf:OWNER/NAME"
@@ -78,12 +78,21 @@ def import_model(place: Path, out: Path, source: str) -> dict[str, Any]:
         )
         learned = built.model["objective"].state() if state else {}
         write_json(part / STATE, {"tokenizer": built.tokenizer.state(), "objective": learned})
-        summary = {
-            "recipe": "imported", "backbone": type(model.backbone).__name__, "objective": objective, "metrics": {},
-            "num_parameters": model.num_parameters, "tokens_seen": 0, "steps": 0, "wall_seconds": 0.0, "seed": 0,
-            "initial": {"run": source, "sha256": digest, "left_out": sorted({name.split(".")[0] for name in left_out})},
-            "sha256": save_weights(model, part / FOLDER / "model.safetensors"),
-            **digests(part), "versions": versions(),
-        }  # fmt: skip
-        write_json(part / SUMMARY, summary)
+        parts_left_out = sorted({name.split(".")[0] for name in left_out})
+        summary = Summary(
+            recipe="imported",
+            backbone=type(model.backbone).__name__,
+            objective=objective,
+            metrics={},
+            num_parameters=model.num_parameters,
+            tokens_seen=0,
+            steps=0,
+            wall_seconds=0.0,
+            seed=0,
+            initial=Initial(run=source, sha256=digest, left_out=parts_left_out),
+            sha256=save_weights(model, part / FOLDER / "model.safetensors"),
+            **digests(part),
+            versions=versions(),
+        )
+        summary.write(part)
     return summary

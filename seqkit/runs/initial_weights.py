@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqkit.config import complete
+from seqkit.config import Config, complete
 from seqkit.config.merge import MODEL_KEYS
 from seqkit.errors import UsageError
 from seqkit.interfaces import Objective, Tokenizer
@@ -20,6 +20,7 @@ from seqkit.pretrained.family import task_of
 from seqkit.pretrained.folder import is_foreign, located, objective_state, settings
 from seqkit.pretrained.folder import weights as weights_of
 from seqkit.runs.folder import CONFIG
+from seqkit.runs.summary import Initial
 from seqkit.runs.trained_model import load_one
 from seqkit.tokenizers.join import Join
 from seqkit.training.weights import component_of
@@ -33,7 +34,7 @@ class Source:
     file. objective: state of the objective. sha256: of the weights. left_out: what of the model is of no use here.
     """
 
-    settings: Mapping[str, Any]
+    settings: Config
     weights: Mapping[str, Tensor]
     tokenizer: Tokenizer | None
     objective: Mapping[str, Any]
@@ -52,20 +53,20 @@ class InitialWeights:
     Raises UsageError for a folder that is neither, or a mixture; DataError if a file of it is damaged.
     """
 
-    def __init__(self, source: str | Path, config: Mapping[str, Any]):
+    def __init__(self, source: str | Path, config: Config):
         self.name = str(source)
         place = located(source)
-        ours = {key: config[key] for key in MODEL_KEYS}
-        self.source = _foreign(place, ours) if is_foreign(place) else _trained(place)
+        objective = config["model"]["objective"]
+        self.source = _foreign(place, objective) if is_foreign(place) else _trained(place)
         theirs = self.source.settings
         # which keys of raw examples the parts of joined tokens read is for the data to say
-        self._is_same_tokenizer = {**ours["tokenizer"], "reads": 0} == {
-            **theirs["tokenizer"],
-            "reads": 0,
-        }
-        self._is_same_objective = ours["model"]["objective"] == theirs["model"]["objective"]
-        own, other = (dict(each["tokenizer"].get("parts") or {}) for each in (ours, theirs))
-        self._parts = [name for name, part in own.items() if other.get(name) == part]
+        own, other = ({**each["tokenizer"], "reads": 0} for each in (config, theirs))
+        self._is_same_tokenizer = own == other
+        self._is_same_objective = objective == theirs["model"]["objective"]
+        parts = other.get("parts") or {}
+        self._parts = [
+            name for name, part in (own.get("parts") or {}).items() if parts.get(name) == part
+        ]
 
     def give_vocabulary(self, tokenizer: Tokenizer) -> None:
         """Load the fitted state of the other tokenizer, or of those of the parts that it has, too."""
@@ -79,7 +80,7 @@ class InitialWeights:
             if state := other.state():
                 own.load_state(copy.deepcopy(state))
 
-    def load_into(self, model: Model, objective: Objective) -> dict[str, Any]:
+    def load_into(self, model: Model, objective: Objective) -> Initial:
         """Copy what is taken into the model; gives run, SHA-256 of its weights, and names of what is taken and new.
 
         objective: the model's own, fitted.
@@ -131,13 +132,15 @@ class InitialWeights:
             {component_of(name) for name in _untied(own, names, own) if name not in optional}
         )
         left_out = sorted({name.partition(".")[0] for name in self.source.left_out})
-        return {
-            "run": self.name,
-            "sha256": self.source.sha256,
-            "taken": sorted({component_of(name) for name in own} - set(new)),
-            "new": new,
-            **({"left_out": left_out} if left_out else {}),
-        }
+        found = Initial(
+            run=self.name,
+            sha256=self.source.sha256,
+            taken=sorted({component_of(name) for name in own} - set(new)),
+            new=new,
+        )
+        if left_out:
+            return found.changed(left_out=left_out)
+        return found
 
 
 def _trained(run: Path) -> Source:
@@ -154,13 +157,12 @@ def _trained(run: Path) -> Source:
         trained.model.state_dict(),
         trained.tokenizer,
         trained.objective.state(),
-        trained.summary["sha256"],
+        trained.summary.sha256,
     )
 
 
-def _foreign(folder: Path, ours: Mapping[str, Any]) -> Source:
-    """The source that a foreign model is. ours: settings of the model that begins with it, which give the objective."""
-    objective = ours["model"]["objective"]
+def _foreign(folder: Path, objective: Mapping[str, Any]) -> Source:
+    """The source that a foreign model is. objective: of the model that begins with it."""
     task = task_of(objective)
     found = settings(folder, task)
     found["model"]["objective"] = {**objective, **found["model"].get("objective", {})}
@@ -180,14 +182,13 @@ def _outputs(state: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in state.items() if key not in ("longest", "positive")}
 
 
-def told(initial: Mapping[str, Any]) -> str:
+def told(initial: Initial) -> str:
     """A line that says what was taken, and what is new."""
-    new = ", ".join(initial["new"]) or "nothing"
-    if initial.get("left_out"):
-        left_out = f"; left out: {', '.join(initial['left_out'])}"
-    else:
-        left_out = ""
-    return f"weights of {initial['run']}: {', '.join(initial['taken'])}; new: {new}{left_out}"
+    new = ", ".join(initial.new) or "nothing"
+    line = f"weights of {initial.run}: {', '.join(initial.taken)}; new: {new}"
+    if initial.left_out:
+        return f"{line}; left out: {', '.join(initial.left_out)}"
+    return line
 
 
 def copied(theirs: Mapping[str, Tensor], names: Sequence[str], own: Mapping[str, Tensor]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from seqkit.errors import DataError, one_line
 from seqkit.interfaces import Objective
 from seqkit.objectives.regress import Regress
+from seqkit.runs.summary import Interval, Summary
 
 log = logging.getLogger("seqkit")
 
@@ -66,7 +67,7 @@ def conformal_quantile(errors: Tensor) -> float:
 
 def intervals(
     valid: Sequence[Tensor], test: Sequence[Tensor], names: Sequence[str]
-) -> list[dict[str, Any]]:
+) -> list[Interval]:
     """Entries of `intervals` in `summary.json`, one for each target; none, with a line in the log, where there are too
     few examples, or a target has predictions that are not finite.
 
@@ -80,54 +81,53 @@ def intervals(
         return []
     found = []
     for i, (errors, tested) in enumerate(zip(valid, test, strict=True)):
-        entry: dict[str, Any] = {"half_width": conformal_quantile(errors), "num_valid": len(errors)}
+        one = Interval(half_width=conformal_quantile(errors), num_valid=len(errors))
         if len(tested):
-            entry |= {
-                "test_coverage": float((tested <= entry["half_width"]).double().mean()),
-                "num_test": len(tested),
-            }
-        found.append(entry | ({"target": names[i]} if len(names) == len(valid) > 1 else {}))
-    if not all(math.isfinite(one["half_width"]) for one in found):
+            covered = float((tested <= one.half_width).double().mean())
+            one = one.changed(test_coverage=covered, num_test=len(tested))
+        if len(names) == len(valid) > 1:
+            one = one.changed(target=names[i])
+        found.append(one)
+    if not all(math.isfinite(one.half_width) for one in found):
         log.warning("no prediction intervals: predictions for the validation split are not finite")
         return []
     return found
 
 
-def told(summary: Mapping[str, Any]) -> str | None:
+def told(summary: Summary) -> str | None:
     """The intervals of a run in one line, with what was covered on the test split; None: it has none.
 
     If one covered significantly less than `COVERAGE` (binomial test, 2.5 % over all targets, Bonferroni), the line
     claims no more than was covered.
     """
-    found = summary.get("intervals", [])
+    found = [Interval(**one) for one in summary.get("intervals", [])]
     if not found:
         return None
     claimed = f"{100 * COVERAGE} %"
-    made = f"from {found[0]['num_valid']:,} validation examples"
+    made = f"from {found[0].num_valid:,} validation examples"
     if len(found) <= SHOWN:
-        names = [one_line(one.get("target", "the target")) for one in found]
         widths = ", ".join(
-            f"± {one['half_width']:.4g} of {name}{_held(one)}" for one, name in zip(found, names)
+            f"± {one.half_width:.4g} of {one_line(one.target or 'the target')}{_held(one)}"
+            for one in found
         )
     else:
-        least, most = (end(one["half_width"] for one in found) for end in (min, max))
+        least, most = (end(one.half_width for one in found) for end in (min, max))
         widths = f"± {least:.4g} to ± {most:.4g} of {len(found)} targets{_held(*found)}"
     # P(so few or fewer of the test examples | COVERAGE)
-    covered = [(one["num_test"], one["test_coverage"]) for one in found if "num_test" in one]
-    if any(
-        stats.binom.cdf(round(n * share), n, float(COVERAGE)) < 0.025 / len(covered)
-        for n, share in covered
-    ):
+    covered = [
+        stats.binom.cdf(round(one.num_test * one.test_coverage), one.num_test, float(COVERAGE))
+        for one in found
+        if one.test_coverage is not None
+    ]
+    if any(chance < 0.025 / len(covered) for chance in covered):
         return f"predictions are within {widths}: less than the {claimed} that was meant, {made}"
     return f"{claimed} of predictions are within {widths}, {made}"
 
 
-def _held(*intervals: Mapping[str, Any]) -> str:
+def _held(*intervals: Interval) -> str:
     """The share of the test split that was covered, from the least to the most covered target; "": it is unknown."""
-    shares = sorted(
-        {f"{100 * one['test_coverage']:.0f}" for one in intervals if "test_coverage" in one},
-        key=int,
-    )
+    known = {one.test_coverage for one in intervals if one.test_coverage is not None}
+    shares = [f"{100 * share:.0f}" for share in sorted(known)]
     if shares:
         return f" ({' to '.join(dict.fromkeys((shares[0], shares[-1])))} % of the test split were)"
     return ""
@@ -139,9 +139,9 @@ def wilson(share: float, number: int) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def half_widths(objective: Objective, summary: Mapping[str, Any]) -> list[float]:
+def half_widths(objective: Objective, intervals: Sequence[Interval]) -> list[float]:
     """Half width of the interval of each target; empty: the run has none. Raises DataError if they do not fit."""
-    found = [float(one["half_width"]) for one in summary.get("intervals", [])]
+    found = [one.half_width for one in intervals]
     if found and not (has_intervals(objective) and len(found) == len(objective.state()["mean"])):
         raise DataError(
             "summary.json is damaged: it has intervals of other targets than the run; copy the run again"

@@ -13,13 +13,11 @@ from typing import Any
 import torch
 
 from seqkit.errors import DataError, UsageError
-from seqkit.files import read_mapping, write_json
 from seqkit.pretrained.folder import is_foreign, located
 from seqkit.runs.evaluate import Specialist, baseline, evaluate, finish
-from seqkit.runs.folder import SUMMARY
 from seqkit.runs.imported import import_model
 from seqkit.runs.prepare import Prepared
-from seqkit.runs.summary import task_folders
+from seqkit.runs.summary import Summary, read_summary, task_folders
 from seqkit.runs.trained_model import TrainedModel, load_one
 from seqkit.training.loggers import log_test_metrics
 
@@ -75,41 +73,37 @@ def constants(prepared: Prepared) -> dict[str, float]:
 
 def finish_tasks(
     folder: Path, prepared: Prepared, specialist: Specialist | None, loggers: Sequence[Any] = ()
-) -> dict[str, Any]:
+) -> Summary:
     """Test every task of a trained mixture, and write it to the summaries; gives that of the mixture."""
+    metrics: dict[str, float] = {}
     for name, task in prepared.tasks.items():
         log.info("testing %s", name)
         place = task_folders(folder)[name]
-        finish(place, read_mapping(place / SUMMARY), task.model, task.data, task.config, specialist)
+        tested = finish(place, read_summary(place), task.model, task.data, task.config, specialist)
+        metrics |= {f"{name}/{metric}": value for metric, value in tested.metrics.items()}
     summary = _finished(folder)
-    tested = {
-        name: read_mapping(place / SUMMARY)["metrics"]
-        for name, place in task_folders(folder).items()
-    }
-    metrics = {
-        f"{name}/{metric}": value
-        for name, found in tested.items()
-        for metric, value in found.items()
-    }
-    log_test_metrics(loggers, metrics, summary["steps"])
+    log_test_metrics(loggers, metrics, summary.steps)
     return summary
 
 
-def evaluate_run(folder: Path, split: str) -> dict[str, dict[str, float]]:
+def evaluate_run(
+    folder: Path, split: str, specialist: Specialist | None = None
+) -> dict[str, dict[str, float]]:
     """Metrics on a split as of `evaluate`: of each task of a mixture by name, of another run by the empty name."""
     places = task_folders(folder)
     if not places:
-        return {"": evaluate(folder, split)}
-    found = {name: evaluate(place, split) for name, place in places.items()}
+        return {"": evaluate(folder, split, specialist)}
+    found = {name: evaluate(place, split, specialist) for name, place in places.items()}
     if split == "test":
         _finished(folder)
     return found
 
 
-def _finished(folder: Path) -> dict[str, Any]:
+def _finished(folder: Path) -> Summary:
     """Summary of a mixture, whose tasks are all tested by now."""
-    summary = read_mapping(folder / SUMMARY)
-    if summary.get("state") == "trained":
-        summary |= {"state": "finished", "date": datetime.now().isoformat(timespec="seconds")}
-        write_json(folder / SUMMARY, summary)
+    summary = read_summary(folder)
+    if summary.state == "trained":
+        date = datetime.now().isoformat(timespec="seconds")
+        summary = summary.changed(state="finished", date=date)
+        summary.write(folder)
     return summary

@@ -6,11 +6,12 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from seqkit.config import Built, build, build_model
+from seqkit.config import Built, Config, build, build_model
 from seqkit.config.mixture import task_configs
 from seqkit.data.encoding import raised_by
 from seqkit.data.mixture import MixtureData
@@ -20,7 +21,9 @@ from seqkit.files import MAX_JSON_BYTES
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.mixture import Mixture
 from seqkit.model import Model
+from seqkit.runs.folder import STATE
 from seqkit.runs.initial_weights import InitialWeights
+from seqkit.runs.summary import Initial, checked
 from seqkit.runs.trained_model import load_state
 from seqkit.training.trainer import SHARDED, TrainerSettings, resolved_precision
 
@@ -46,12 +49,12 @@ class Prepared:
     `InitialWeights` gives it; None: they are its own.
     """
 
-    config: Mapping[str, Any]
+    config: Config
     built: Built
     model: Any
     data: Any
     tasks: Mapping[str, Prepared] = field(default_factory=dict)
-    initial: Mapping[str, Any] | None = None
+    initial: Initial | None = None
 
     @property
     def seed(self) -> int:
@@ -89,9 +92,7 @@ class Prepared:
 
 
 def prepare(
-    config: Mapping[str, Any],
-    state: Mapping[str, Any] | None = None,
-    tables: Tables | None = None,
+    config: Config, state: Mapping[str, Any] | None = None, tables: Tables | None = None
 ) -> Prepared:
     """Seed the generators, read the data, build the model.
 
@@ -114,13 +115,12 @@ def prepare(
     else:
         load_state(built, state)
         model, data = _model_and_data(built, seed)
-        origin = state.get("initial")
+        initial = state.get("initial")
+        origin = None if initial is None else checked(Initial, initial, Path(STATE))
     return Prepared(_with_decided(config, built), built, model, data, initial=origin)
 
 
-def _begun(
-    config: Mapping[str, Any], built: Built
-) -> tuple[Model, DataModule, dict[str, Any] | None]:
+def _begun(config: Config, built: Built) -> tuple[Model, DataModule, Initial | None]:
     """Model and data of a training that begins, and where its weights come from; None: they are random."""
     if built.init is None:
         return *_model_and_data(built, config["seed"]), None
@@ -130,30 +130,28 @@ def _begun(
     return model, data, weights.load_into(model, data.objective)
 
 
-def _with_decided(config: Mapping[str, Any], built: Built) -> Mapping[str, Any]:
+def _with_decided(config: Config, built: Built) -> Config:
     """The configuration with what its data source and `auto` decided, which config.yaml repeats."""
+    of_source = _of_source(built)
+    return _with_precision(config.deciding({**of_source, "tokenizer": built.tokenizer_section}))
+
+
+def _of_source(built: Built, prefix: str = "") -> dict[str, Any]:
+    """What a data source decided, by dotted key."""
     decided = built.data["source"].decided()
-    section = config["data"]
-    config = {
-        **config,
-        "tokenizer": built.tokenizer_section,
-        "trainer": _with_precision(config["trainer"]),
-    }
-    if decided:
-        return {**config, "data": {**section, "source": {**section["source"], **decided}}}
-    return config
+    return {f"{prefix}data.source.{name}": value for name, value in decided.items()}
 
 
-def _with_precision(trainer: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **trainer,
-        "precision": resolved_precision(trainer["precision"], trainer["accelerator"]),
-    }
+def _with_precision(config: Config) -> Config:
+    trainer = config["trainer"]
+    precision = resolved_precision(trainer["precision"], trainer["accelerator"])
+    return config.deciding({"trainer.precision": precision})
 
 
-def _mixture(config: Mapping[str, Any], state: Mapping[str, Any] | None) -> Prepared:
+def _mixture(config: Config, state: Mapping[str, Any] | None) -> Prepared:
     """A mixture: each task is prepared in turn as a run of its own would be, but for the backbone, which is one."""
     tasks: dict[str, Prepared] = {}
+    decided: dict[str, Any] = {}
     for name, own in task_configs(config).items():
         if hasattr(torch.nn.ModuleDict(), name):
             raise UsageError(
@@ -175,11 +173,8 @@ def _mixture(config: Mapping[str, Any], state: Mapping[str, Any] | None) -> Prep
         except (UsageError, DataError) as error:
             raise type(error)(f"tasks.{name}: {error}") from error
         tasks[name] = Prepared(_with_decided(own, built), built, model, data)
+        decided |= _of_source(built, f"tasks.{name}.")
     models = {name: task.model for name, task in tasks.items()}
-    sections = {
-        name: {**section, "data": tasks[name].config["data"]}
-        for name, section in config["tasks"].items()
-    }
     shared = built._replace(tokenizer=None, model={}, data={})
     together = MixtureData(
         {name: task.data for name, task in tasks.items()},
@@ -188,8 +183,7 @@ def _mixture(config: Mapping[str, Any], state: Mapping[str, Any] | None) -> Prep
         accumulate=built.trainer["accumulate_grad_batches"],
     )
     mixture = Mixture(built.model["backbone"], models)
-    config = {**config, "trainer": _with_precision(config["trainer"])}
-    return Prepared({**config, "tasks": sections}, shared, mixture, together, tasks)
+    return Prepared(_with_precision(config.deciding(decided)), shared, mixture, together, tasks)
 
 
 def _check_trainer(built: Built, moments: str) -> None:
@@ -256,7 +250,7 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
     objective = prepared.data.objective
     state = {"tokenizer": tokenizer.state(), "objective": objective.state()}
     if prepared.initial is not None:
-        state["initial"] = dict(prepared.initial)
+        state["initial"] = prepared.initial.written
     raw = prepared.data.splits().train[0].raw
     raw = raw[:LOOKED_AT] if isinstance(raw, str) else raw
     try:
@@ -284,15 +278,13 @@ def saved_state(prepared: Prepared) -> dict[str, Any]:
     return state
 
 
-def untrained(config: Mapping[str, Any]) -> tuple[Model, DataModule]:
+def untrained(config: Config) -> tuple[Model, DataModule]:
     """Model of a complete configuration with its initial weights, and its data, set up. Raises as `prepare`."""
     model, data, _ = _begun(config, build(config))
     return model, data
 
 
-def data_module(
-    config: Mapping[str, Any], tokenizer: Tokenizer, objective: Objective
-) -> DataModule:
+def data_module(config: Config, tokenizer: Tokenizer, objective: Objective) -> DataModule:
     """Data of a complete configuration for a fitted tokenizer and objective, set up. Raises as `prepare`."""
     return _data(build(config), tokenizer, objective, config["seed"])
 

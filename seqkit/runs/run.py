@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from seqkit.config import complete, to_yaml
+from seqkit.config import Config, complete, to_yaml
 from seqkit.config.recipe import check_name
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, DivergedError, StorageError, UsageError
@@ -28,6 +28,7 @@ from seqkit.runs.calibration import calibrate
 from seqkit.runs.evaluate import Specialist, check_data, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
+    GIVEN,
     STATE,
     changed_plugins,
     check_new,
@@ -44,7 +45,7 @@ from seqkit.runs.linear_model import add_linear_model
 from seqkit.runs.mixture import constants, evaluate_run, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
 from seqkit.runs.setup import RunSetup, begin_fine_tuning, end_fine_tuning
-from seqkit.runs.summary import read_summary, state
+from seqkit.runs.summary import Summary, read_summary, state
 from seqkit.runs.trained_files import write_summary, write_tasks
 from seqkit.training import metrics_csv
 from seqkit.training.checkpoint_files import FOLDER, Checkpoint, checkpoints, newest_good, sweep
@@ -61,21 +62,20 @@ log = logging.getLogger("seqkit")
 
 
 def run(
-    config: Mapping[str, Any],
+    config: Config,
     folder: Path,
     *,
-    examine: Callable[[Model, DataModule], dict[str, Any]] | None = None,
+    examine: Callable[[Model, DataModule], object] | None = None,
     specialist: Specialist | None = None,
     resume: bool = False,
     tables: Tables | None = None,
-) -> dict[str, Any]:
+) -> Summary | None:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
-    examine: looks at the tested model and its data; what it returns is added to the returned summary, not to its file.
-    specialist: strong baseline, beside the best constant. resume: whether `folder` holds an unfinished run of this
-    configuration, which goes on from its newest good checkpoint or, without one, begins anew. tables: has read the
-    user's table already; None: it has not.
-    Returns the summary; in a distributed run, an empty one on all processes but the first. A run that a signal stops
+    examine: looks at the tested model and its data. specialist: strong baseline, beside the best constant. resume:
+    whether `folder` holds an unfinished run of this configuration, which goes on from its newest good checkpoint or,
+    without one, begins anew. tables: has read the user's table already; None: it has not.
+    Returns the summary; None on all processes of a distributed run but the first. A run that a signal stops
     writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
     """
@@ -92,7 +92,7 @@ def run(
         if not is_first:
             with telling_of_lost_processes(folder):
                 attempt.fit(point)
-            return {}
+            return None
         with opened(folder, lambda: resume or attempt.has_stepped):
             if resume:
                 is_as_before = is_unfinished(folder)
@@ -119,6 +119,7 @@ def run(
                 signals.next_step = (
                     f"; the run is trained, finish it with: seqkit evaluate {folder}"
                 )
+                assert summary is not None  # as on every first process
                 if prepared.tasks:
                     return finish_tasks(folder, prepared, specialist, attempt.loggers)
                 summary = finish(
@@ -130,23 +131,27 @@ def run(
                     specialist,
                     loggers=attempt.loggers,
                 )
-                return summary | ({} if examine is None else examine(prepared.model, prepared.data))
+                if examine is not None:
+                    examine(prepared.model, prepared.data)
+                return summary
 
 
 def _begin(folder: Path, prepared: Prepared) -> None:
     """Write what a run keeps from its beginning on: its configuration, what was learned from the data, its source."""
     (folder / metrics_csv.NAME).unlink(missing_ok=True)
-    write_atomic(folder / CONFIG, to_yaml(dict(prepared.config)).encode())
-    write_json(folder / STATE, saved_state(prepared) | {"plugins": plugin_digests(prepared.config)})
+    config = prepared.config
+    write_atomic(folder / CONFIG, to_yaml(config).encode())
+    beside = {"plugins": plugin_digests(config), GIVEN: config.left_open}
+    write_json(folder / STATE, saved_state(prepared) | beside)
     if prepared.initial is not None:
-        keep_files(located(prepared.initial["run"]), folder)
+        keep_files(located(prepared.initial.run), folder)
 
 
 def resume_run(
     folder: Path,
     changes: Mapping[str, Any],
     specialist: Specialist | None = None,
-) -> dict[str, Any]:
+) -> Summary | None:
     """Resume an unfinished run.
 
     changes: values by dotted key that do not change what is learned.
@@ -171,7 +176,7 @@ def resume_run(
             f"the plug-in {', '.join(changed)} has changed since {folder} began (its SHA-256 differs); "
             "bring the old one back, or train a new run"
         )
-    return run(config, folder, specialist=specialist, resume=True)
+    return run(_as_given(config, folder), folder, specialist=specialist, resume=True)
 
 
 MAY_CHANGE = (
@@ -182,11 +187,11 @@ MAY_CHANGE = (
 
 
 def train_or_resume(
-    config: Mapping[str, Any],
+    config: Config,
     folder: Path,
     specialist: Specialist | None = None,
     tables: Tables | None = None,
-) -> dict[str, Any]:
+) -> Summary | None:
     """Summary of the run of this configuration in `folder`, whatever is there: a finished run is read, one that was not
     tested is tested, an unfinished one goes on, and in an empty folder one is trained.
 
@@ -194,37 +199,55 @@ def train_or_resume(
     """
     if not (folder / CONFIG).is_file():
         return run(config, folder, specialist=specialist, tables=tables)
-    if not _is_same(config, complete(folder / CONFIG, may_mix=True)):
+    if not _is_same(config, folder):
         raise UsageError(f"{folder} holds a run of another configuration; give another --out")
     if is_unfinished(folder):
         return resume_run(folder, {}, specialist)
     if rank() == 0 and state(folder) == "trained":
-        evaluate_run(folder, "test")
-    return read_summary(folder) if rank() == 0 else {}
+        evaluate_run(folder, "test", specialist)
+    return read_summary(folder) if rank() == 0 else None
 
 
-def _is_same(given: Any, written: Any, *, of_source: bool = False) -> bool:
-    """Whether a run has this configuration. What its data source and `auto` decided stands in the run's alone."""
+def _as_given(written: Config, folder: Path) -> Config:
+    """The configuration in a run's folder as it was given. written: what its file says, complete."""
+    try:
+        return written.of_open(read_mapping(folder / STATE).get(GIVEN, {}))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{folder / STATE} is damaged: {GIVEN} does not fit {CONFIG}; copy it again or train again"
+        ) from error
+
+
+def _is_same(config: Config, folder: Path) -> bool:
+    """Whether what was given for the run in a folder is this configuration."""
+    written = complete(folder / CONFIG, may_mix=True)
+    if GIVEN in read_mapping(folder / STATE):
+        return config.given == _as_given(written, folder).given
+    return _may_be_same(config, written)
+
+
+def _may_be_same(given: Any, written: Any, *, of_source: bool = False) -> bool:
+    """Whether a run of an earlier version, which does not say what was given, may be of this configuration."""
     if isinstance(given, Mapping) and isinstance(written, Mapping):
         return given.keys() == written.keys() and all(
-            _is_same(given[key], written[key], of_source=of_source or key == "source")
+            _may_be_same(given[key], written[key], of_source=of_source or key == "source")
             for key in given
         )
     return bool(given == written) or (of_source and given is None) or given == "auto"
 
 
-def trial(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Train as `run` does, but evaluate on the validation split, and keep nothing; the test split is not read.
+def trial(config: Config) -> Summary:
+    """Train as `run` does, but keep nothing but the summary, with metrics on the validation split; none is tested.
 
-    Returns metrics, steps, seconds and the SHA-256 of the splits used. Raises as `run`, DivergedError if the validation
-    loss is not finite, and UsageError if the data has no validation split.
+    Raises as `run`, DivergedError if the validation loss is not finite, and UsageError if the data has no validation
+    split.
     """
     if "tasks" in config:
         raise UsageError(
             f"{config['recipe']} trains several tasks; give one of them, such as {config['recipe']}/NAME"
         )
-    quiet = {"enable_progress_bar": False, "logger": None}
-    prepared = prepare({**config, "trainer": {**config["trainer"], **quiet}})
+    quiet = {"trainer.enable_progress_bar": False, "trainer.logger": None}
+    prepared = prepare(config.changed(quiet))
     if prepared.built.trainer["strategy"] == SHARDED:
         raise UsageError(
             f"trials run without sharded weights; give --trainer.strategy auto in place of {SHARDED}"
@@ -237,13 +260,11 @@ def trial(config: Mapping[str, Any]) -> dict[str, Any]:
         _begin(Path(place), prepared)
         attempt = Attempt(prepared, Path(place), StopSignals())
         summary = attempt.fit()
+        assert summary is not None  # a trial is one process
         metrics = evaluate_model(attempt.prepared.model, prepared.data, prepared.config, "valid")
     if not math.isfinite(metrics["loss"]):
         raise DivergedError(f"the validation loss is {metrics['loss']}; lower the learning rate")
-    return {
-        "metrics": metrics,
-        **{key: summary[key] for key in ("steps", "wall_seconds", "data_sha256")},
-    }
+    return summary.changed(metrics=metrics)
 
 
 class Attempt:
@@ -262,7 +283,7 @@ class Attempt:
         self.seconds = 0.0
         self.loggers: list[Any] = []
 
-    def fit(self, point: tuple[Checkpoint, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    def fit(self, point: tuple[Checkpoint, Mapping[str, Any]] | None = None) -> Summary | None:
         """Train, and write weights and a summary. Every process of a distributed run is here; the first one gets it.
 
         point: checkpoint to go on from, and its facts.
@@ -339,7 +360,7 @@ class Attempt:
         self.prepared = replace(prepared, model=module.gather_model())
         _leave_process_group()
         if not is_first:
-            return {}
+            return None
         weights = setup.use_best_weights(self.prepared.model)
         for name, weight in self.prepared.model.state_dict().items():
             if weight.is_floating_point() and not bool(weight.isfinite().all()):
@@ -362,7 +383,7 @@ class Attempt:
                 f"{self.folder} was planned for {known['num_steps']} steps by {known['num_processes']} processes, and "
                 f"would have {num_steps} by {num_processes} now; resume with as many devices, and the same data"
             )
-        check_data(known, self.prepared.data, self.folder)
+        check_data(known.get("data_sha256", {}), self.prepared.data, self.folder)
 
     def _write(
         self,
@@ -371,7 +392,7 @@ class Attempt:
         weights: str,
         tokens: Mapping[str, int],
         after: Mapping[str, float | None],
-    ) -> dict[str, Any]:
+    ) -> Summary:
         """Write the weights, then the summary, of the run or of each of its tasks. tokens: seen in training, by task.
 
         Raises StorageError if there is no room.

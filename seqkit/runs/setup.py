@@ -13,6 +13,7 @@ from seqkit.model import Model
 from seqkit.runs.folder import digests
 from seqkit.runs.launcher import check_world, rank
 from seqkit.runs.prepare import Prepared
+from seqkit.runs.summary import Initial
 from seqkit.training.checkpoint_files import BEST, FOLDER, newest_good
 from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.interrupt import StopSignals
@@ -123,11 +124,11 @@ class RunSetup:
 
 
 def begin_fine_tuning(
-    settings: Mapping[str, Any], model: Model | Mixture, initial: Mapping[str, Any] | None
+    settings: Mapping[str, Any], model: Model | Mixture, initial: Initial | None
 ) -> None:
     """Prepare a model for training as the trainer's settings say, and log how many of its parameters train.
 
-    initial: where its weights come from, as a run's summary says it; None: they are random.
+    initial: where its weights come from; None: they are random.
     Raises UsageError where a method cannot do its work: silently, all parameters would train.
     """
     method = settings["fine_tuning"]
@@ -140,7 +141,7 @@ def begin_fine_tuning(
             what = f"trainer.strategy {SHARDED}"
         raise UsageError(f"trainer.fine_tuning: {what} trains all parameters; leave it out")
     total = sum(p.numel() for p in model.parameters())
-    method.begin(model, () if initial is None else initial["taken"])
+    method.begin(model, () if initial is None else initial.taken)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     log.info(
         "%s trains %s parameters; the model has %s",

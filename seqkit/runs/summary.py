@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from seqkit.errors import DataError, UsageError
-from seqkit.files import read_mapping
+from seqkit.files import read_mapping, write_json
 from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_as_trained
 
 FEW_STEPS = 50
-"""A run of fewer optimizer steps is a trial."""
+FEW_EXAMPLES = 1_000
+"""A run of fewer optimizer steps, or whose training split is cut to fewer examples, is a trial."""
 
 TASKS = "tasks"
 """Folder of a mixture's run that holds the folders of its tasks."""
@@ -22,9 +27,38 @@ TASKS = "tasks"
 LARGE = {"checkpoints", "attention", "profile"}
 """Folders of a run that hold no other runs."""
 
+R = TypeVar("R", bound="Record")
 
-@dataclass
-class StrongBaseline:
+
+class Record(BaseModel, frozen=True, extra="allow"):
+    """Values by name, some of them absent; to be read as a mapping, too, in which what is absent or null is no key."""
+
+    @cached_property
+    def written(self) -> dict[str, Any]:
+        """What is there, as JSON has it."""
+        return self.model_dump(exclude_unset=True, exclude_none=True)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.written[key]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.written
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or the default where it is absent."""
+        return self.written.get(key, default)
+
+    def keys(self) -> Iterable[str]:
+        """Names of what is there."""
+        return self.written.keys()
+
+    def changed(self, **values: Any) -> Self:
+        """A record with other values; None: it stays as it is."""
+        given = {key: value for key, value in values.items() if value is not None}
+        return type(self)(**{**self.written, **given})
+
+
+class StrongBaseline(Record, frozen=True):
     """A specialist's results on the test split, and the seconds that it took.
 
     difference: the run's main metric less the specialist's, and the ends of its 95 % interval. setting: words that do
@@ -35,12 +69,11 @@ class StrongBaseline:
     metrics: dict[str, float]
     num_train: int
     seconds: float
-    difference: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    difference: tuple[float, float, float] | None = None
     setting: str = ""
 
 
-@dataclass
-class Interval:
+class Interval(Record, frozen=True):
     """Predictions of a target are within ± `half_width` of it; test_coverage: the share of the test split that was."""
 
     half_width: float
@@ -50,64 +83,107 @@ class Interval:
     target: str | None = None
 
 
-@dataclass
-class Schema:
-    """Keys of `summary.json`, and what they hold. Those without a default are in every summary; others may follow."""
+class Initial(Record, frozen=True):
+    """Where a run's first weights come from: a run or foreign model, the SHA-256 of its weights, and which were taken.
 
-    sha256: str
+    new: what began anew. left_out: what of the model was of no use.
+    """
+
+    run: str
+    sha256: str = ""
+    taken: list[str] = []
+    new: list[str] = []
+    left_out: list[str] = []
+
+
+class Summary(Record, frozen=True):
+    """Content of `summary.json`. What has no default is in every summary; others may follow."""
+
     recipe: str
     backbone: str
-    seed: int
-    num_parameters: int
-    tokens_seen: int
-    steps: int
-    wall_seconds: float
-    metrics: dict[str, float]
-    versions: dict[str, str]
     objective: str = ""
+    main_metric: str | None = None
+    main_metric_mode: Literal["max", "min"] | None = None
+    metrics: dict[str, float]
+    num_train: int | None = None
+    train_tokens: int | None = None
+    limit: int | None = None
+    unknown: dict[str, list[int]] = {}
+    data_notes: list[str] = []
+    data_cautions: list[str] = []
+    baseline: dict[str, float] = {}
+    num_parameters: int
+    trained_parameters: int | None = None
+    extents: list[tuple[float, float]] = []
     state: Literal["trained", "finished"] = "finished"
-    baseline: dict[str, float] = field(default_factory=dict)
-    strong_baseline: StrongBaseline = None  # type: ignore[assignment]
-    intervals: list[Interval] = field(default_factory=list)
-    accuracy_interval: tuple[float, float] = (0.0, 1.0)
-    extents: list[tuple[float, float]] = field(default_factory=list)
-    num_train: int = 0
-    train_tokens: int = 0
-    num_valid: int = 0
-    num_test: int = 0
-    limit: int = 0
-    unknown: dict[str, list[int]] = field(default_factory=dict)
-    config_sha256: str = ""
-    state_sha256: str = ""
-    data_sha256: dict[str, str] = field(default_factory=dict)
+    skipped_steps: int = 0
+    weights: str = "last"
+    steps: int
+    network_share: float | None = None
+    temperature: float | None = None
+    wall_seconds: float
+    tokens_seen: int
+    initial: Initial | None = None
+    seed: int
+    sha256: str
+    config_sha256: str | None = None
+    state_sha256: str | None = None
+    data_sha256: dict[str, str] = {}
+    versions: dict[str, str]
+    num_valid: int | None = None
+    num_test: int | None = None
     date: str = ""
     data: str = ""
     split_rule: str = ""
-    main_metric: str = ""
-    main_metric_mode: Literal["max", "min"] = "max"
-    positive: str = ""
-    data_notes: list[str] = field(default_factory=list)
-    data_cautions: list[str] = field(default_factory=list)
+    strong_baseline: StrongBaseline | None = None
+    intervals: list[Interval] = []
+    accuracy_interval: tuple[float, float] | None = None
+    positive: str | None = None
+
+    def write(self, folder: Path) -> None:
+        """Write it into a run folder, whole or not at all."""
+        write_json(folder / SUMMARY, self.written)
+
+    @property
+    def digests(self) -> dict[str, str | None]:
+        """SHA-256 of the run's configuration and state, as of `folder.digests`; None: it is not known."""
+        return {"config_sha256": self.config_sha256, "state_sha256": self.state_sha256}
+
+    @property
+    def trial(self) -> list[str]:
+        """Why its figures say little of the model, in words; empty: it is no trial."""
+        return reasons_of_trial(self.steps, self.limit, self.num_train)
 
 
-def read_summary(folder: Path) -> dict[str, Any]:
-    """Content of a run's `summary.json`. Raises DataError, which names the key, if it is damaged."""
-    import json
+def reasons_of_trial(steps: int | None, limit: int | None, num_train: int | None) -> list[str]:
+    """Why figures of a run say little of its model: few steps, few examples; empty: it is no trial.
 
-    from pydantic import TypeAdapter, ValidationError
+    limit: `data.limit`, which cuts nothing of a training split that has fewer examples.
+    """
+    found = []
+    if steps is not None and steps < FEW_STEPS:
+        found.append("1 step" if steps == 1 else f"{steps} steps")
+    if limit is not None and limit < FEW_EXAMPLES and (num_train is None or num_train >= limit):
+        found.append(f"at most {limit} examples a split (data.limit)")
+    return found
 
-    path = folder / SUMMARY
-    summary = read_mapping(path)
+
+def read_summary(folder: Path) -> Summary:
+    """A run's `summary.json`. Raises DataError, which names the key, if it is damaged."""
+    return checked(Summary, read_mapping(folder / SUMMARY), folder / SUMMARY)
+
+
+def checked(kind: type[R], value: object, path: Path) -> R:
+    """A record from the plain data of a file. Raises DataError, which names the key, if a value is of another type."""
     try:
         # as JSON a list may be a tuple
-        TypeAdapter(Schema).validate_json(json.dumps(summary), strict=True)
+        return kind.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, fault["loc"]))
         raise DataError(
             f"{path} is damaged: {where}: {fault['msg']}; copy it again or train again"
         ) from None
-    return summary
 
 
 def check_trained(folder: Path) -> None:
@@ -126,7 +202,7 @@ def state(folder: Path) -> str:
     """State of a run: `unfinished`, `trained` (not tested yet) or `finished`."""
     if not (folder / SUMMARY).is_file():
         return "unfinished"
-    return str(read_mapping(folder / SUMMARY).get("state", "finished"))
+    return read_summary(folder).state
 
 
 def task_folders(folder: Path) -> dict[str, Path]:
@@ -139,15 +215,15 @@ def task_folders(folder: Path) -> dict[str, Path]:
     return {}
 
 
-def tasks_of(folder: Path) -> list[dict[str, Any]]:
+def tasks_of(folder: Path) -> list[Summary]:
     """Summaries of a run's tasks, or of the run itself where it is no mixture."""
     places: Mapping[str, Path] = task_folders(folder) or {"": folder}
-    return [read_mapping(place / SUMMARY) for place in places.values()]
+    return [read_summary(place) for place in places.values()]
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """Facts of one run. time: when its configuration was written. summary: empty if it is not trained.
+    """Facts of one run. time: when its configuration was written. summary: None if it is not trained, or damaged.
 
     state: finished, trained (and not tested), unfinished, or damaged; reason: why it is damaged.
     """
@@ -157,7 +233,7 @@ class RunRow:
     data: str
     time: datetime
     state: str
-    summary: dict[str, Any]
+    summary: Summary | None = None
     reason: str = ""
 
 
@@ -180,12 +256,12 @@ def describe(folder: Path) -> RunRow:
         recipe = str(config.get("recipe", ""))
         data = data_name(config)
         if not (folder / SUMMARY).is_file():
-            return RunRow(folder, recipe, data, time, "unfinished", {})
+            return RunRow(folder, recipe, data, time, "unfinished")
         summary = read_summary(folder)
-        check_as_trained(folder, summary)
-        return RunRow(folder, recipe, data, time, str(summary.get("state", "finished")), summary)
+        check_as_trained(folder, summary.digests)
+        return RunRow(folder, recipe, data, time, summary.state, summary)
     except (ValueError, OSError) as error:
-        return RunRow(folder, recipe, data, time, "damaged", {}, str(error))
+        return RunRow(folder, recipe, data, time, "damaged", reason=str(error))
 
 
 def data_name(config: Mapping[str, Any]) -> str:

@@ -36,7 +36,7 @@ class SplitInputs:
         self.objective, self._samples = trained.objective, self._data.splits().test
         self._max_tokens = config["data"]["max_tokens"]
         self._data.test_dataloader()
-        if "test" in self._data.changed_splits(trained.summary.get("data_sha256", {})):
+        if "test" in self._data.changed_splits(trained.summary.data_sha256):
             log.warning(
                 "the test data of %s has changed since the run (its SHA-256 differs)", folder
             )
@@ -123,7 +123,7 @@ def graph_reader(
         found = own.nodes_of(path)
         if Path(path).expanduser().resolve() == Path(own.path).expanduser().resolve():
             check_data(
-                trained.summary,
+                trained.summary.data_sha256,
                 data_module(trained.config, trained.tokenizer, trained.objective),
                 folder,
             )

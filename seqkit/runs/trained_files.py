@@ -15,9 +15,9 @@ from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import Objective, TokenSpec
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.metric import primary_metric
-from seqkit.runs.folder import CONFIG, STATE, SUMMARY, digests, plugin_digests
+from seqkit.runs.folder import CONFIG, STATE, digests, plugin_digests
 from seqkit.runs.prepare import Prepared, alone
-from seqkit.runs.summary import TASKS
+from seqkit.runs.summary import TASKS, Summary
 from seqkit.training import metrics_csv
 from seqkit.training.checkpoint_files import FOLDER
 from seqkit.training.weights import save_weights
@@ -34,40 +34,40 @@ PACKAGES = (
 )
 
 
-def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) -> dict[str, Any]:
+def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) -> Summary:
     """Write the weights of a run into its folder, then its summary, which is returned. facts: of its training."""
     data = prepared.data
     model = prepared.model
     digest = save_weights(model, folder / FOLDER / "model.safetensors")
     examples = data.train_dataloader().examples
-    summary = {
-        "recipe": prepared.config["recipe"],
-        "backbone": type(model.backbone).__name__,
-        "objective": type(data.objective).__name__,
+    summary = Summary(
+        recipe=prepared.config["recipe"],
+        backbone=type(model.backbone).__name__,
+        objective=type(data.objective).__name__,
         **_main_metric(data.objective, model.spec),
-        "metrics": {},
-        "num_train": len(examples),
-        "train_tokens": sum(examples.lengths),
-        **({} if data.limit is None else {"limit": data.limit}),
-        "unknown": data.unknown(),
-        "data_notes": data.notes.lines,
-        "data_cautions": data.notes.cautions,
-        "baseline": {},
-        "num_parameters": model.num_parameters,
-        "extents": data.extents(),
+        metrics={},
+        num_train=len(examples),
+        train_tokens=sum(examples.lengths),
+        limit=data.limit,
+        unknown=data.unknown(),
+        data_notes=data.notes.lines,
+        data_cautions=data.notes.cautions,
+        baseline={},
+        num_parameters=model.num_parameters,
+        extents=data.extents(),
         **facts,
-        **({} if prepared.initial is None else {"initial": dict(prepared.initial)}),
-        "seed": prepared.seed,
-        "sha256": digest,
+        initial=prepared.initial,
+        seed=prepared.seed,
+        sha256=digest,
         **digests(folder),
-        "data_sha256": data.sha256(),
-        "versions": versions(),
-    }
-    write_json(folder / SUMMARY, summary)
+        data_sha256=data.sha256(),
+        versions=versions(),
+    )
+    summary.write(folder)
     return summary
 
 
-def _main_metric(objective: Objective, spec: TokenSpec) -> dict[str, str]:
+def _main_metric(objective: Objective, spec: TokenSpec) -> dict[str, Any]:
     """The metric by which the best weights are chosen, and whether more of it is better; not the loss that all have."""
     if objective.primary_metric == "loss" and not isinstance(objective, Classify):
         return {}
@@ -76,8 +76,8 @@ def _main_metric(objective: Objective, spec: TokenSpec) -> dict[str, str]:
 
 
 def write_tasks(
-    folder: Path, prepared: Prepared, facts: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+    folder: Path, prepared: Prepared, facts: Mapping[str, Any], own: Mapping[str, Mapping[str, int]]
+) -> Summary:
     """Write each task of a mixture as a run of its own, and the summary of the mixture, which is returned.
 
     facts: of the training. own: what differs between tasks.
@@ -87,24 +87,23 @@ def write_tasks(
     for name, task in prepared.tasks.items():
         place = folder / TASKS / name
         (place / FOLDER).mkdir(parents=True, exist_ok=True)
-        write_atomic(place / CONFIG, to_yaml(dict(task.config)).encode())
+        write_atomic(place / CONFIG, to_yaml(task.config).encode())
         write_json(place / STATE, states[name] | {"plugins": plugin_digests(task.config)})
         metrics_csv.write_of_task(folder / metrics_csv.NAME, name, place / metrics_csv.NAME)
-        digests.append(
-            write_summary(place, replace(task, model=alone(task)), {**facts, **own[name]})["sha256"]
-        )
-    summary = {
-        "recipe": prepared.config["recipe"],
-        "backbone": type(prepared.model.backbone).__name__,
-        "metrics": {},
-        "num_parameters": prepared.model.num_parameters,
+        of_task = write_summary(place, replace(task, model=alone(task)), {**facts, **own[name]})
+        digests.append(of_task.sha256)
+    summary = Summary(
+        recipe=prepared.config["recipe"],
+        backbone=type(prepared.model.backbone).__name__,
+        metrics={},
+        num_parameters=prepared.model.num_parameters,
         **facts,
-        "tokens_seen": sum(each["tokens_seen"] for each in own.values()),
-        "seed": prepared.seed,
-        "sha256": hashlib.sha256("".join(digests).encode()).hexdigest(),
-        "versions": versions(),
-    }
-    write_json(folder / SUMMARY, summary)
+        tokens_seen=sum(each["tokens_seen"] for each in own.values()),
+        seed=prepared.seed,
+        sha256=hashlib.sha256("".join(digests).encode()).hexdigest(),
+        versions=versions(),
+    )
+    summary.write(folder)
     return summary
 
 

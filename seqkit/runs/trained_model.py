@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from seqkit.config import Built, build, build_model, complete
+from seqkit.config import Built, Config, build, build_model, complete
+from seqkit.config.merge import MODEL_KEYS
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError, described, is_out_of_memory, one_line
 from seqkit.files import read_mapping
@@ -23,7 +24,7 @@ from seqkit.interfaces import LabeledBatch, LossOutput, Objective, TokenBatch, T
 from seqkit.model import Model
 from seqkit.runs.answers import predictions
 from seqkit.runs.folder import CONFIG, STATE, changed_plugins, check_as_trained, check_no_links
-from seqkit.runs.summary import check_trained, read_summary, task_folders
+from seqkit.runs.summary import Summary, check_trained, read_summary, task_folders
 from seqkit.training.weights import load_weights
 
 log = logging.getLogger("seqkit")
@@ -41,8 +42,8 @@ class TrainedModel:
     model: Model
     tokenizer: Tokenizer
     objective: Objective
-    config: dict[str, Any]
-    summary: dict[str, Any]
+    config: Config
+    summary: Summary
     folder: Path
 
     @property
@@ -84,9 +85,9 @@ class TrainedModel:
     def unlike_training(self, tokens: Tokens) -> str:
         """Difference in size from all training examples, in words; empty if there is none."""
         ends = tokens.positions.amax(dim=0).tolist()
-        known = self.summary.get("extents", [])
+        known = self.summary.extents
         if tokens.parts:  # which may be absent
-            known = [[0.0, high] for _, high in known]
+            known = [(0.0, high) for _, high in known]
         if len(known) != len(ends) or all(
             low <= end <= high for end, (low, high) in zip(ends, known)
         ):
@@ -116,13 +117,12 @@ def load_one(
         raise UsageError(
             f"{folder} is a mixture of tasks; give one of them: {', '.join(map(str, places.values()))}"
         )
-    config = read_mapping(folder / CONFIG, "data", "model", "tokenizer")
+    config = Config(read_mapping(folder / CONFIG, "data", "model", "tokenizer"))
     summary = read_summary(folder)
     state = read_mapping(folder / STATE, "objective", "tokenizer")
-    check_as_trained(folder, summary)
-    keys = ("tokenizer", "model")
+    check_as_trained(folder, summary.digests)
     try:
-        built = build(complete({key: config[key] for key in keys}, only=keys))
+        built = build(complete({key: config[key] for key in MODEL_KEYS}, only=MODEL_KEYS))
         load_state(built, state)
         model = build_model(built, built.tokenizer.spec)
     except UsageError as error:
@@ -133,7 +133,7 @@ def load_one(
             ", ".join(changed),
             folder,
         )
-    load_weights(model, folder / "checkpoints" / "model.safetensors", summary["sha256"])
+    load_weights(model, folder / "checkpoints" / "model.safetensors", summary.sha256)
     objective: Objective = built.model["objective"]
     if dtype == "auto":
         dtype = "bfloat16" if _generates_in_bfloat16(objective, device) else None

@@ -242,7 +242,12 @@ def test_predictions_are_cut_as_training_was(tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "steps", "is_beside"),
-    [([], 60, True), (["--no-baseline"], 60, False), ([], 3, False)],
+    [
+        ([], 60, True),
+        (["--data.limit", "500"], 60, True),
+        (["--no-baseline"], 60, False),
+        ([], 3, False),
+    ],
 )
 def test_a_specialist_is_set_beside_a_run_but_not_beside_a_trial(
     tmp_path, capsys, words, steps, is_beside

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from seqkit.analysis.tune import rates_in
 from seqkit.config import complete
+from seqkit.config.record import learning_rates
 from seqkit.doctor.laws import check_future, check_padding, check_positions, check_target
 from seqkit.doctor.subject import recipe_or_run
 from seqkit.doctor.tokens import check_embeddings, check_inputs, check_tokens
@@ -279,7 +279,7 @@ def test_a_model_whose_steps_cost_too_much_is_not_trained(subject, monkeypatch):
 
 def test_every_learning_rate_of_an_optimizer_has_its_key():
     config = complete("image/digits")["optimizer"]
-    assert rates_in(config) == [("optimizer.lr", 0.01), ("optimizer.adamw.lr", 0.003)]
+    assert learning_rates(config) == {"lr": 0.01, "adamw.lr": 0.003}
 
 
 def test_a_run_is_told_from_a_recipe_and_other_keys_make_it_one(tmp_path):

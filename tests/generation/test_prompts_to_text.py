@@ -9,6 +9,7 @@ import torch
 from generating import SOURCE_VOCAB, VOCAB, generating_model
 
 from seqkit.backbones import GRU, Transformer
+from seqkit.config import Config
 from seqkit.errors import DataError
 from seqkit.generation import BeamSearch, Sampling, generate, generate_texts, stream_text
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
@@ -16,6 +17,7 @@ from seqkit.model import Model
 from seqkit.nn.position.absolute import Learned
 from seqkit.objectives import Classify, NextToken
 from seqkit.objectives.seq2seq import Seq2Seq
+from seqkit.runs.summary import Summary
 from seqkit.runs.trained_model import TrainedModel
 from seqkit.tokenizers import Bytes, Characters, Patches, Words
 
@@ -24,9 +26,9 @@ GREEDY = Sampling(temperature=0)
 
 
 def trained_model(model, tokenizer, objective, window=None) -> TrainedModel:
-    return TrainedModel(
-        model, tokenizer, objective, {"data": {"window": window}}, {}, Path("runs/mine")
-    )
+    config = Config({"data": {"window": window}})
+    summary = Summary.model_construct()
+    return TrainedModel(model, tokenizer, objective, config, summary, Path("runs/mine"))
 
 
 def language_model(window=31) -> TrainedModel:

@@ -132,6 +132,7 @@ def looks_of_a_step(model, objective, batch, label):
         global_step=0,
         log_every_n_steps=0,
         precision_plugin=None,
+        strategy=SimpleNamespace(reduce=lambda sums, reduce_op: sums),
         world_size=1,
     )
     batch, label = batch.to("meta"), None if label is None else label.to("meta")

@@ -15,6 +15,7 @@ from PIL import Image
 from seqkit.analysis.attention_maps import attention_maps, entropy
 from seqkit.backbones import GRU, LSTM, EncoderDecoder, RNNDecoder, Transformer
 from seqkit.cli.main import main
+from seqkit.config import Config
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
@@ -27,6 +28,7 @@ from seqkit.report import attention
 from seqkit.report.attention import MAX_TOKENS, MAX_UNCUT, view_attention, view_example, view_input
 from seqkit.runs.mixture import load
 from seqkit.runs.prepare import data_module
+from seqkit.runs.summary import Summary
 from seqkit.runs.trained_model import TrainedModel
 from seqkit.tokenizers import Characters, Patches
 
@@ -61,14 +63,11 @@ def headings_of(path):
 def untrained(backbone, objective, tokenizer):
     """A run that was never trained, as `load` would give it."""
     torch.manual_seed(0)
-    summary = {
-        "recipe": "test/any",
-        "backbone": type(backbone).__name__,
-        "versions": {"seqkit": "0"},
-    }
-    return TrainedModel(
-        Model(tokenizer.spec, backbone, objective).eval(), tokenizer, objective, {}, summary, Path()
+    summary = Summary.model_construct(
+        recipe="test/any", backbone=type(backbone).__name__, versions={"seqkit": "0"}
     )
+    model = Model(tokenizer.spec, backbone, objective).eval()
+    return TrainedModel(model, tokenizer, objective, Config({}), summary, Path())
 
 
 def letters(text="abcdefgh "):

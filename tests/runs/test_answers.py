@@ -8,12 +8,14 @@ import torch
 from torch import nn
 
 from seqkit.backbones import GRU
+from seqkit.config import Config
 from seqkit.data.inputs import Input
 from seqkit.errors import UsageError
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import Classify, Masked, NextToken, Regress
 from seqkit.runs.answers import BATCH_SIZE, pool_of, predictions, vectors
+from seqkit.runs.summary import Summary
 from seqkit.runs.trained_model import TrainedModel
 
 
@@ -51,7 +53,8 @@ def model_of(classes=("short", "long"), most=10):
     objective = Classify()
     objective.fit([0, 1], list(classes))
     tokenizer = Letters()
-    return TrainedModel(Computes(forward), tokenizer, objective, {}, {"extents": []}, Path())
+    summary = Summary.model_construct()
+    return TrainedModel(Computes(forward), tokenizer, objective, Config({}), summary, Path())
 
 
 def test_a_fault_of_one_example_leaves_the_others_of_its_batch_their_answers():

@@ -15,7 +15,7 @@ from seqkit.errors import DataError
 from seqkit.objectives import Regress
 from seqkit.report.page import write_report
 from seqkit.runs.intervals import conformal_quantile, half_widths, intervals, told, wilson
-from seqkit.runs.summary import read_summary
+from seqkit.runs.summary import Interval, read_summary
 
 QUICK = {"trainer.enable_progress_bar": False, "trainer.accelerator": "cpu"}
 
@@ -133,7 +133,7 @@ def test_intervals_of_another_run_are_refused():
     objective = Regress()
     objective.fit([0.0, 1.0], None)
     with pytest.raises(DataError, match="other targets"):
-        half_widths(objective, {"intervals": [{"half_width": 1.0, "num_valid": 40}] * 2})
+        half_widths(objective, [Interval(half_width=1.0, num_valid=40)] * 2)
 
 
 @pytest.fixture(scope="module")

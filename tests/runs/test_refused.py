@@ -21,7 +21,8 @@ def test_a_backbone_whose_width_is_no_positive_integer_is_refused(dim):
 
 @pytest.mark.parametrize(("dim", "num_heads"), [(-1, 8), (0, 8), (24, 0), (24, -3)])
 def test_a_transformer_without_width_or_heads_is_refused(dim, num_heads):
-    with pytest.raises(ValueError, match=f"dim={dim}, num_heads={num_heads}"):
+    wrong = f"dim={dim}" if dim < 1 else f"num_heads={num_heads}"
+    with pytest.raises(ValueError, match=f"^{wrong}; make it 1 or more"):
         Transformer(dim, 1, num_heads=num_heads)
 
 

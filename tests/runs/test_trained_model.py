@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from seqkit.cli.main import main
-from seqkit.config import complete
+from seqkit.config import Config, complete
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import LossOutput, TokenBatch, Tokens
@@ -18,6 +18,7 @@ from seqkit.objectives import Classify, NextToken
 from seqkit.runs.answers import predictions, vectors
 from seqkit.runs.mixture import load
 from seqkit.runs.run import run
+from seqkit.runs.summary import Summary
 from seqkit.runs.trained_model import Predictor, TrainedModel, _generates_in_bfloat16, find_device
 
 
@@ -43,7 +44,7 @@ class Echo(torch.nn.Linear):
 
 def trained_echo():
     echo = Echo()
-    return TrainedModel(echo, echo, echo, {}, {}, Path())
+    return TrainedModel(echo, echo, echo, Config({}), Summary.model_construct(), Path())
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 7, 32])

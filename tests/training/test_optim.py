@@ -107,7 +107,7 @@ def test_muon_leaves_tables_of_edge_types_and_distances_to_adamw():
             "convolutions.0.mlp.up_proj.weight",
         ),
         (
-            lambda: Transformer(24, num_heads=3, block=GPSBlock),
+            lambda: Transformer(24, num_heads=3, block=partial(GPSBlock, max_edge_type=1)),
             "blocks.1.convolution.edge_embedding.weight",
             "blocks.1.attention.qkv_proj.weight",
         ),

@@ -111,3 +111,23 @@ def repeat_kv(k: Tensor, q: Tensor) -> Tensor:
     if times == 1:
         return k
     return repeat(k, "b g m c -> b (g times) m c", times=times)
+
+
+def soft_lookup(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    temperature: float,
+    attn_mask: Tensor | None = None,
+) -> Tensor:
+    """Attention as a soft dictionary, as plain as it can be written: what the other mechanisms are checked against.
+
+    query: [... n c], key: [... m c], value: [... m d]. attn_mask: [... n m] bool, True = may attend; None: no mask.
+    Returns [... n d], for each query the mean of the values weighted by exp(query . key / temperature). Towards
+    temperature 0 that is the value of the best key, towards infinity the plain mean. Zeros where all keys are masked.
+    """
+    scores = einsum(query, key, "... n c, ... m c -> ... n m") / temperature
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf)
+    return einsum(softmax(scores), value, "... n m, ... m d -> ... n d")

@@ -8,17 +8,10 @@ from heads import random_heads
 from torch.testing import assert_close
 
 from seqkit.nn.attention.context import AttentionContext
+from seqkit.nn.attention.mechanism import soft_lookup
 from seqkit.nn.attention.multi_head import ScaledDotProductAttention
 
 # ── soft lookup ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def soft_lookup(query, key, value, *, temperature, attn_mask=None):
-    """Attention as a soft dictionary: the mean of values [m d], weighted by exp(query . key / temperature)."""
-    scores = query @ key.mT / temperature
-    if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, -math.inf)
-    return scores.softmax(dim=-1).nan_to_num(0.0) @ value
 
 
 def test_towards_temperature_0_a_query_gets_the_value_of_its_best_key():

@@ -1,0 +1,126 @@
+"""The same command again, as a job that is requeued gives it: what was given decides whether the run is the same."""
+
+import json
+
+import pytest
+
+from seqkit.config import complete
+from seqkit.errors import DataError, UsageError
+from seqkit.files import read_mapping, write_json
+from seqkit.runs.folder import STATE
+from seqkit.runs.mixture import evaluate_run
+from seqkit.runs.run import train_or_resume
+from seqkit.runs.summary import read_summary, reasons_of_trial
+
+QUICK = {"trainer.max_steps": 2, "trainer.enable_progress_bar": False, "data.batch_size": 8}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A table with a text, a number and a category."""
+    path = tmp_path_factory.mktemp("table") / "t.csv"
+    rows = "".join(f"word {i} more of it,{i * 0.5},{'ab'[i % 2]}{i % 3}\n" for i in range(60))
+    path.write_text("note,size,sort\n" + rows, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def run_of(table, tmp_path_factory):
+    """A finished run of the table, and the keys that it was given."""
+    folder = tmp_path_factory.mktemp("requeued") / "run"
+    given = {"data": table, "data.target": "sort", **QUICK}
+    train_or_resume(config_of(given), folder)
+    return folder, given
+
+
+def config_of(given):
+    return complete("multimodal/table", "debug", given)
+
+
+def test_a_table_whose_columns_the_run_has_decided_is_the_same_configuration(run_of):
+    folder, given = run_of
+    decided = read_mapping(folder / "config.yaml")
+    assert decided["data"]["source"]["columns"]
+    assert decided["tokenizer"]["reads"]
+    before = (folder / "summary.json").read_bytes()
+    assert train_or_resume(config_of(given), folder) == read_summary(folder)
+    assert (folder / "summary.json").read_bytes() == before, "it is not trained again"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 3},
+        {"data.columns": {"note": "text", "size": "number"}},
+        {"trainer.precision": "32-true"},
+    ],
+)
+def test_another_value_that_is_given_is_another_configuration(run_of, changes):
+    """Also one that the run has decided itself: it could decide otherwise on other data or another machine."""
+    folder, given = run_of
+    with pytest.raises(UsageError, match="holds a run of another configuration"):
+        train_or_resume(config_of({**given, **changes}), folder)
+
+
+def test_an_unfinished_table_goes_on_and_stays_the_same(run_of, tmp_path):
+    folder, given = run_of
+    for name in ("config.yaml", STATE):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    for _ in range(2):
+        assert train_or_resume(config_of(given), tmp_path).state == "finished"
+        assert (tmp_path / STATE).read_bytes() == (folder / STATE).read_bytes()
+
+
+def test_a_run_of_an_earlier_version_may_be_the_same_and_a_damaged_one_is_named(tmp_path):
+    given = {**QUICK, "model.backbone": "MeanPool"}
+    config = complete("image/digits", "debug", given)
+    train_or_resume(config, tmp_path)
+    state = read_mapping(tmp_path / STATE)
+    assert state.pop("given") == {"trainer.precision": "auto"}
+    write_json(tmp_path / STATE, state)
+    assert train_or_resume(config, tmp_path).steps == 2
+    with pytest.raises(UsageError, match="another configuration"):
+        train_or_resume(complete("image/digits", "debug", {**given, "seed": 9}), tmp_path)
+    for wrong in ([], {"trainer.of.nothing": 1}, {"recipe.below": 1}):
+        write_json(tmp_path / STATE, {**state, "given": wrong})
+        with pytest.raises(DataError, match="given does not fit"):
+            train_or_resume(config, tmp_path)
+
+
+@pytest.mark.parametrize("again", [train_or_resume, None])
+def test_a_test_that_comes_later_has_its_specialist(run_of, tmp_path, again, monkeypatch):
+    """A signal after training leaves the test to `seqkit evaluate`, or to the same command."""
+    monkeypatch.setattr("seqkit.runs.summary.FEW_STEPS", 1)
+    folder, given = run_of
+    beside = {"name": "rule", "metrics": {"accuracy": 1.0}, "num_train": 40, "seconds": 0.1}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            (place := tmp_path / path.relative_to(folder)).parent.mkdir(exist_ok=True)
+            place.write_bytes(path.read_bytes())
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    write_json(tmp_path / "summary.json", summary | {"state": "trained", "metrics": {}})
+    specialist = lambda data, tested: dict(beside)  # noqa: E731
+    if again is None:
+        evaluate_run(tmp_path, "test", specialist)
+    else:
+        again(config_of(given), tmp_path, specialist)
+    found = read_summary(tmp_path)
+    assert (found.state, found.metrics) == ("finished", summary["metrics"])
+    assert found.strong_baseline.name == "rule"
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ((60, None, 400), []),
+        ((49, None, 400), ["49 steps"]),
+        ((1, 10, 10), ["1 step", "at most 10 examples a split (data.limit)"]),
+        ((60, 300, 300), ["at most 300 examples a split (data.limit)"]),
+        # it cuts nothing, or leaves enough
+        ((60, 500, 400), []),
+        ((60, 1000, 1000), []),
+        ((None, None, None), []),
+    ],
+)
+def test_a_trial_has_few_steps_or_a_limit_that_leaves_few_examples(facts, words):
+    assert reasons_of_trial(*facts) == words
