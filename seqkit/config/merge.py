@@ -18,6 +18,7 @@ from seqkit.config.foreign_models import with_foreign
 from seqkit.config.overrides import Switch, Word, shown
 from seqkit.config.own_files import data_source, tell_unread, with_own_files
 from seqkit.config.recipe import check_name, load_yaml
+from seqkit.config.record import Written
 from seqkit.config.schema import REQUIRED, Field, check_value, fits
 from seqkit.config.table_columns import settle
 from seqkit.errors import UsageError
@@ -68,8 +69,8 @@ Pairs = Sequence[tuple[str, Any]]
 
 
 def completed(
-    config: Mapping[str, Any],
-    presets: Mapping[str, Mapping[str, Any]],
+    config: Written,
+    presets: Mapping[str, Written],
     preset: str | None,
     pairs: Pairs,
     *,
@@ -94,7 +95,7 @@ def completed(
     return found
 
 
-def overridden(top: Node, config: Mapping[str, Any], pairs: Pairs) -> Mapping[str, Any]:
+def overridden(top: Node, config: Written, pairs: Pairs) -> Written:
     """A configuration with overrides, by dotted key, on top.
 
     `data.X` is `data.source.X` where X is an argument of the data source. Keys with fewer dots come first, so a type
@@ -166,7 +167,7 @@ class Node:
             near = suggest(name, deeper) if deeper else near
         raise UsageError(f"there is no key {self.at(name)!r}; {near}")
 
-    def below(self, field: Field, value: Mapping[str, Any]) -> Node:
+    def below(self, field: Field, value: Written) -> Node:
         """The node of a component or section that `value` writes."""
         path = self.at(field.name)
         if field.shape == "names":
@@ -225,7 +226,7 @@ class Node:
         )
         return str(word) if is_text else value
 
-    def merge(self, base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    def merge(self, base: Written, over: Written) -> dict[str, Any]:
         """`over` on top of `base`."""
         if self.path == "trainer" and over.keys() & {"max_epochs", "max_steps"}:
             # of a recipe, whose length another takes the place of
@@ -267,7 +268,7 @@ class Node:
 
     # ── completing ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def complete(self, config: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, config: Written) -> dict[str, Any]:
         """Every key with its value. Raises UsageError for one that is unknown, missing or of a wrong type."""
         for name, value in config.items():
             says_nothing = value is None and self.at(name) in RETIRED

@@ -13,7 +13,7 @@ from pydantic import Field as Bound
 from seqkit.config.merge import TRAINING, Node, Pairs, completed, overridden
 from seqkit.config.overrides import Word, dotted, plain, shown
 from seqkit.config.recipe import NAME, check_name, is_recipe, read_recipe
-from seqkit.config.record import Config, learning_rates
+from seqkit.config.record import Config, Written, learning_rates
 from seqkit.config.schema import Field, fits
 from seqkit.config.spellings import check_spelling
 from seqkit.errors import UsageError
@@ -29,9 +29,9 @@ Factor = Annotated[float, Bound(gt=0)]
 
 
 def complete(
-    recipe: str | Path | Mapping[str, Any],
+    recipe: str | Path | Written,
     preset: str | None = None,
-    overrides: Mapping[str, Any] | Sequence[str] = (),
+    overrides: Written | Sequence[str] = (),
     *,
     only: Sequence[str] | None = None,
     may_mix: bool = False,
@@ -60,7 +60,7 @@ def complete(
 
 
 def _completed(
-    recipe: str | Path | Mapping[str, Any],
+    recipe: str | Path | Written,
     preset: str | None,
     pairs: Pairs,
     only: Sequence[str] | None = None,
@@ -74,7 +74,7 @@ def _completed(
         mixture, _, task = str(recipe).rpartition("/")
     if task and is_recipe(mixture) and not is_recipe(str(recipe)):
         return completed(_of_task(mixture, task, preset), {}, None, pairs, only=only)
-    presets: Mapping[str, Any] = {}
+    presets: Written = {}
     if isinstance(recipe, Mapping):
         config = plain(recipe)
     else:
@@ -115,9 +115,7 @@ def mixture_root() -> dict[str, Field]:
     return {field.name: field for field in fields}
 
 
-def _complete_mixture(
-    config: Mapping[str, Any], preset: Mapping[str, Any], pairs: Pairs
-) -> dict[str, Any]:
+def _complete_mixture(config: Written, preset: Written, pairs: Pairs) -> dict[str, Any]:
     """A complete mixture as plain data: shared keys, and `tasks`, each with `data`, `tokenizer` and `model`.
 
     preset: keys that are merged over those of `config`. Each task is completed as a recipe of its own: with `from`, the
@@ -179,9 +177,7 @@ def task_configs(config: Config) -> dict[str, Config]:
     return found
 
 
-def _tasks(
-    config: Mapping[str, Any], preset: Mapping[str, Any], pairs: Pairs
-) -> dict[str, list[tuple[str, Any]]]:
+def _tasks(config: Written, preset: Written, pairs: Pairs) -> dict[str, list[tuple[str, Any]]]:
     """(key, value) of all that recipe, preset and overrides write about each task, the last word last.
 
     A task that is null is left out.
@@ -220,7 +216,7 @@ def _tasks(
     return written
 
 
-def _completed_task(name: str, written: Pairs, shared: Mapping[str, Any]) -> dict[str, Any]:
+def _completed_task(name: str, written: Pairs, shared: Written) -> dict[str, Any]:
     """A task, complete but for the backbone, which is the mixture's."""
     for key, value in written:
         first, second = [*key.split("."), ""][:2]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.config.overrides import Word
+from seqkit.config.record import Written
 from seqkit.config.table_columns import reads_files
 from seqkit.errors import UsageError, one_line
 from seqkit.registry import components
@@ -31,7 +32,7 @@ def unexpanded(path: str) -> str:
     return ""
 
 
-def with_paths(source: Mapping[str, Any], key: str) -> dict[str, Any]:
+def with_paths(source: Written, key: str) -> dict[str, Any]:
     """A data source's keys with `~/` of its path expanded. Raises UsageError for a path with a variable."""
 
     def written(path: Any) -> Any:
@@ -100,7 +101,7 @@ def data_source(
     return {"type": value}
 
 
-def tell_unread(value: str, source: Mapping[str, Any]) -> None:
+def tell_unread(value: str, source: Written) -> None:
     """Log how many files of a folder of texts are not read, by suffix. source: that of `data_source` for the folder."""
     folder = _own_path(value)
     if source["type"] != "TextFiles" or "path" not in source or not folder.is_dir():
@@ -122,8 +123,8 @@ def tell_unread(value: str, source: Mapping[str, Any]) -> None:
 
 
 def with_own_files(
-    config: Mapping[str, Any], preset: Mapping[str, Any] | None, pairs: Sequence[tuple[str, Any]]
-) -> tuple[Mapping[str, Any], Sequence[tuple[str, Any]]]:
+    config: Written, preset: Written | None, pairs: Sequence[tuple[str, Any]]
+) -> tuple[Written, Sequence[tuple[str, Any]]]:
     """Recipe and overrides, in which a user's folder is written out: a source of files, where the tokenizer reads them
     itself, of texts by class, where a class is learned, and of the format that the tokenizer alone reads."""
     from seqkit.data.formats import CODE, OF_TOKENIZER

@@ -9,6 +9,9 @@ from functools import cached_property, reduce
 from operator import getitem
 from typing import Any
 
+Written = Mapping[str, Any]
+"""A recipe, or a section of one, as somebody writes it: plain values by name, some of them sections."""
+
 Key = tuple[str | int, ...]
 """Where a value stands: the names from the top and, in a list, the number."""
 

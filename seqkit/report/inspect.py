@@ -48,13 +48,15 @@ def describe(tokenizer: Tokenizer, tokens: Tokens) -> list[str]:
         return lines
     content = tokens.content[:8] if spec.ids else tokens.content[0, :8]
     values = ", ".join(f"{value:.4g}" for value in content.tolist())
-    more = ", …" if (n if spec.ids else tokens.content.shape[1]) > 8 else ""
+    size = tokens.content.shape[-1]
     if spec.ids:
+        size = n
         kind = "ids"
     elif spec.vocab_sizes:
         kind = "ids of the first token"
     else:
         kind = "first vector"
+    more = ", …" if size > 8 else ""
     first = f"{kind} {values}{more}"
     lines = [
         f"tokenizer  {tokenizer!r}",

@@ -107,7 +107,7 @@ def test_muon_leaves_tables_of_edge_types_and_distances_to_adamw():
             "convolutions.0.mlp.up_proj.weight",
         ),
         (
-            lambda: Transformer(24, num_heads=3, block=partial(GPSBlock, max_edge_type=1)),
+            lambda: Transformer(24, num_heads=3, block=partial(GPSBlock, max_edge_type=2)),
             "blocks.1.convolution.edge_embedding.weight",
             "blocks.1.attention.qkv_proj.weight",
         ),
@@ -122,7 +122,7 @@ def test_muon_leaves_tables_of_edge_types_and_distances_to_adamw():
 def test_muon_leaves_embedded_edge_types_and_the_vectors_of_additive_attention_to_adamw(
     backbone, table, matrix
 ):
-    m = Model(TokenSpec(vocab_size=11, num_edge_types=2), backbone(), Masked())
+    m = Model(TokenSpec(vocab_size=11, num_edge_types=3), backbone(), Masked())
     of_muon, *_ = Muon(adamw=AdamW(1e-3)).build(m).param_groups
     assert m.get_parameter(f"backbone.{table}").ndim == 2
     assert f"backbone.{table}" not in names(of_muon, m)
