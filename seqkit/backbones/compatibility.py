@@ -82,7 +82,7 @@ def check_compatible(spec: TokenSpec, backbone: Backbone, objective: Objective) 
 
 
 def _faults(spec: TokenSpec, backbone: Backbone, objective: Objective) -> dict[str, bool]:
-    """What cannot be together: each in a sentence, with what to change, and whether it is given here."""
+    """Combinations that cannot work: each a sentence, with what to change, and whether it is given here."""
     name = type(backbone).__name__
     goal = type(objective).__name__
     dim = getattr(backbone, "dim", None)
