@@ -46,7 +46,7 @@ class Config(Mapping[str, Any]):
 
     @property
     def left_open(self) -> dict[str, Any]:
-        """What was given, by dotted key, where something else was decided."""
+        """Values that were given, by dotted key, where others were decided."""
         given = {key: value_at(self.given, key) for key in self.decided}
         return {key: value for key, value in given.items() if value != self.decided[key]}
 

@@ -77,7 +77,7 @@ TargetKind = Literal["classes", "numbers", "labels", "text", "tags", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the target of a table holds.
+    """Kind of a table's target.
 
     objectives: names of those that learn it; for others the table decides. objective: what a recipe of one column takes
     for it in place of its own; empty: there is none. of_texts: the recipe for one column of texts, where that is not
@@ -107,4 +107,4 @@ TARGETS = {
 TARGET_OF_OBJECTIVE = {
     objective: target.name for target in TARGETS.values() for objective in target.objectives
 }
-"""What the target holds, by the name of the objective that learns it."""
+"""Kinds of target, by the name of the objective that learns it."""
