@@ -53,7 +53,7 @@ def check_counts(counts: Mapping[str, int | None]) -> None:
 
 @dataclass(frozen=True)
 class Selection:
-    """What of a data set is used, and how much of an example.
+    """Part of a data set that is used, and how much of an example.
 
     valid_fraction: share of the training split that is taken for validation if the source ships none (the tail of each
     document, with windows; by class, with classes; of one graph, some of its labelled nodes). limit: at most N samples

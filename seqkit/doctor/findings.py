@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong.
+    """Fault that was found.
 
     problem: what was measured. cause: why it happens. fix: the key that mends it, as on the command line.
     """

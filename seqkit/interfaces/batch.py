@@ -22,7 +22,7 @@ from seqkit.raw import describe_tensor
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """What is known of the padding of a batch without waiting for its device.
+    """Knowledge of the padding of a batch without waiting for its device.
 
     is_padded: False: every token is known to be real, which spares an attention mask. most_real: a bound on the number
     of real tokens, so that layers may leave out padding. It is rounded up (`rounded_up`), so that few sizes occur.

@@ -1,4 +1,4 @@
-"""What settings may be: probabilities, numbers above 0, counts."""
+"""Checks of settings: probabilities, numbers above 0, counts."""
 
 from __future__ import annotations
 

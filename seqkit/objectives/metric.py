@@ -1,4 +1,4 @@
-"""What a metric is called, which way is better, and how its values are written. Imports no torch."""
+"""Name of a metric, which way is better, and how its values are written. Imports no torch."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def split_sizes(summary: Summary) -> str:
 
 
 def remarks(summary: Summary) -> list[str]:
-    """Whose the predictions are, and the widths of their intervals, in words."""
+    """Members of the prediction, and the widths of their intervals, in words."""
     return [line for line in (averaged(summary), told(summary)) if line]
 
 

@@ -22,7 +22,7 @@ from seqkit.runs.summary import Summary, data_name, read_summary, task_folders
 from seqkit.runs.trained_model import TrainedModel, load_one
 
 Values = dict[str, Any]
-"""What the template of the page shows of one run, by name."""
+"""Values of one run in the template of the page, by name."""
 
 
 def write_report(folder: Path) -> Path:

@@ -137,7 +137,7 @@ def _with_decided(config: Config, built: Built) -> Config:
 
 
 def _of_source(built: Built, prefix: str = "") -> dict[str, Any]:
-    """What a data source decided, by dotted key."""
+    """Values that a data source decided, by dotted key."""
     decided = built.data["source"].decided()
     return {f"{prefix}data.source.{name}": value for name, value in decided.items()}
 

@@ -35,7 +35,7 @@ class Record(BaseModel, frozen=True, extra="allow"):
 
     @cached_property
     def written(self) -> dict[str, Any]:
-        """What is there, as JSON has it."""
+        """The values that are there, as JSON has them."""
         return self.model_dump(exclude_unset=True, exclude_none=True)
 
     def __getitem__(self, key: str) -> Any:

@@ -41,7 +41,7 @@ class _Column:
     words: Mapping[str, int] | None = None
 
     def state(self, name: str) -> dict[str, object]:
-        """What was learned, as plain JSON."""
+        """The learned state, as plain JSON."""
         if self.words is not None:
             return {"name": name, "words": list(self.words)}
         return {"name": name, "mean": self.mean, "std": self.std, "edges": list(self.edges)}

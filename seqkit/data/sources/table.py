@@ -289,7 +289,7 @@ class Table(DataSource):
     def _whole_groups(
         self, groups: Sequence[str | None], table: str
     ) -> tuple[list[int], list[int], str]:
-        """As `_at_random`, but no group is in both."""
+        """Splits at random like `_at_random`, but no group is in both."""
         name = self.division.group
         fraction = self.division.test_fraction
         seed = self.division.seed

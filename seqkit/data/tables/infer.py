@@ -436,7 +436,7 @@ class _FirstRows:
         return targets
 
     def _target_kind(self) -> TargetKind:
-        """What targets hold: words and few whole numbers under a name of classes are classes, numbers measured."""
+        """Kind of targets: words and few whole numbers under a name of classes are classes, numbers measured."""
         targets = self._of_role("target")
         if not targets:
             return "none"

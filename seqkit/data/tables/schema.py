@@ -42,7 +42,7 @@ SAID_COLUMNS = 30
 
 
 Role = Literal["input", "target", "group", "split", "unused"]
-"""What a column is used as."""
+"""Use of a column."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,7 +281,7 @@ def _num_experts(config: ConfigFile, experts: Experts) -> int:
 
 
 def _with_experts(config: ConfigFile, depth: int) -> list[bool]:
-    """Of each layer, whether it has experts."""
+    """Whether each layer has experts."""
     if config.model_type != "qwen3_moe":
         return [_kind(config).experts is not None] * depth
     every = config.size("decoder_sparse_step", 1)
