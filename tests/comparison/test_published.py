@@ -80,7 +80,7 @@ def test_one_run_of_a_page_gives_what_was_published(tmp_path):
     written, known = load_yaml(row.config), complete(results.recipe)["trainer"]
     # some have left
     written["trainer"] = {key: value for key, value in written["trainer"].items() if key in known}
-    summary = run(complete(written) | {"seed": row.runs[0].seed}, tmp_path / "run")
+    summary = run(complete(written).changed({"seed": row.runs[0].seed}), tmp_path / "run")
     assert summary["metrics"]["accuracy"] == pytest.approx(
         row.runs[0].value, abs=max(4 * row.std, 0.01)
     )

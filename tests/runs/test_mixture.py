@@ -62,7 +62,7 @@ def mixture(tasks, **words):
 
 def alone(config, name):
     """The configuration of a task as a recipe of its own."""
-    return task_configs(config)[name] | {"recipe": "mine/alone"}
+    return task_configs(config)[name].changed({"recipe": "mine/alone"})
 
 
 # ── one task ─────────────────────────────────────────────────────────────────────────────────────────────────────────
