@@ -23,6 +23,7 @@ from seqkit.files import open_to_append, read_mapping
 from seqkit.registry.builtin import BUILT_IN
 from seqkit.registry.lookup import components
 from seqkit.runs.launcher import rank
+from seqkit.training.checkpoint_files import sweep
 
 log = logging.getLogger("seqkit")
 
@@ -65,7 +66,7 @@ def check_new(folder: Path) -> None:
         raise UsageError(
             f"{folder} holds an unfinished run; go on with: seqkit fit --resume {folder}"
         )
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    if folder.exists() and not (folder.is_dir() and set(folder.iterdir()) <= _remains(folder)):
         raise UsageError(
             f"{folder} exists already, and a run is never overwritten; give another --out"
         )
@@ -74,6 +75,17 @@ def check_new(folder: Path) -> None:
 def is_unfinished(folder: Path) -> bool:
     """Whether a run began there and has not trained to its end."""
     return (folder / CONFIG).is_file() and not (folder / SUMMARY).is_file()
+
+
+def _remains(folder: Path) -> set[Path]:
+    """Files by which a process that was killed before its run began is to be known: `CONFIG` is written last."""
+    begun = () if (folder / CONFIG).exists() else (folder / STATE,)
+    return {*begun, *half_done(folder)}
+
+
+def half_done(folder: Path) -> list[Path]:
+    """The lock and the temporary files of processes that work in a folder, or were killed there."""
+    return [*folder.glob(".lock"), *folder.glob(".*.part")]
 
 
 def check_no_links(folder: Path) -> None:
@@ -123,7 +135,7 @@ def changed_plugins(folder: Path, config: Config) -> list[str]:
 
 @contextmanager
 def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
-    """Hold a run's folder, which is made if it is missing, against other processes.
+    """Hold a run's folder, which is made if it is missing and cleared of what killed processes left, against others.
 
     What is new, the folder or files in it, is removed if an error comes before `is_started()`. Raises UsageError if
     another process has it for more than WAIT_SECONDS, or it cannot be made, DataError if a link leads out of it.
@@ -136,6 +148,7 @@ def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
     except OSError as error:
         raise _unmakeable(folder, error) from error
     with lock:
+        sweep(folder)
         # asked now: another process may have begun a run while this one waited
         was_there = (folder / CONFIG).exists()
         try:

@@ -34,6 +34,7 @@ from seqkit.runs.folder import (
     check_new,
     check_no_links,
     digests,
+    half_done,
     is_unfinished,
     logging_to,
     opened,
@@ -48,7 +49,14 @@ from seqkit.runs.setup import RunSetup, begin_fine_tuning, end_fine_tuning
 from seqkit.runs.summary import Summary, read_summary, state
 from seqkit.runs.trained_files import write_summary, write_tasks
 from seqkit.training import metrics_csv
-from seqkit.training.checkpoint_files import FOLDER, Checkpoint, checkpoints, newest_good, sweep
+from seqkit.training.checkpoint_files import (
+    FOLDER,
+    Checkpoint,
+    checkpoints,
+    has_written,
+    newest_good,
+    remove_all,
+)
 from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.loggers import log_settings
@@ -83,7 +91,7 @@ def run(
     check_name(str(config["recipe"]))  # which logs and paths hold
     if not resume and is_first:
         check_new(folder)
-    point = _newest(folder) if resume and checkpoints(folder / FOLDER) else None
+    point = _newest(folder) if resume else None
     signals = StopSignals()
     with signals.installed(), silence_lightning():
         state_of_run = None if point is None else read_mapping(folder / STATE)
@@ -98,10 +106,8 @@ def run(
                 is_as_before = is_unfinished(folder)
             else:
                 is_as_before = not (folder / CONFIG).is_file()
-            if not is_as_before or (point is None and checkpoints(folder / FOLDER)):
+            if not is_as_before or (point is None and has_written(folder / FOLDER)):
                 check_new(folder)  # another process has worked there since the first look
-            sweep(folder)
-            sweep(folder / FOLDER)
             if point is None:
                 _begin(folder, prepared)
             with logging_to(folder / "log.txt"):
@@ -139,10 +145,12 @@ def run(
 def _begin(folder: Path, prepared: Prepared) -> None:
     """Write what a run keeps from its beginning on: its configuration, what was learned from the data, its source."""
     (folder / metrics_csv.NAME).unlink(missing_ok=True)
+    remove_all(folder / FOLDER)
     config = prepared.config
-    write_atomic(folder / CONFIG, to_yaml(config).encode())
     beside = {"plugins": plugin_digests(config), GIVEN: config.left_open}
     write_json(folder / STATE, saved_state(prepared) | beside)
+    # the last of what resuming needs: a run without it has not begun
+    write_atomic(folder / CONFIG, to_yaml(config).encode())
     if prepared.initial is not None:
         keep_files(located(prepared.initial.run), folder)
 
@@ -203,9 +211,14 @@ def train_or_resume(
         raise UsageError(f"{folder} holds a run of another configuration; give another --out")
     if is_unfinished(folder):
         return resume_run(folder, {}, specialist)
-    if rank() == 0 and state(folder) == "trained":
+    if rank() > 0:
+        return None
+    if state(folder) == "trained":
         evaluate_run(folder, "test", specialist)
-    return read_summary(folder) if rank() == 0 else None
+    elif half_done(folder):
+        with opened(folder, lambda: True):
+            pass
+    return read_summary(folder)
 
 
 def _as_given(written: Config, folder: Path) -> Config:
@@ -437,12 +450,19 @@ def _check_batches(valid_loader: Any, num_processes: int) -> None:
             )
 
 
-def _newest(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
-    """Newest good checkpoint of a run, and the facts that the run is checked against. Raises as `check_resumable`."""
+def _newest(folder: Path) -> tuple[Checkpoint, dict[str, Any]] | None:
+    """Newest good checkpoint of a run, and the facts that the run is checked against; None: none was ever written.
+
+    Raises UsageError if all are damaged, else as `check_resumable`.
+    """
     from seqkit.training.resume import check_resumable
 
     found = newest_good(folder / FOLDER)
     if found is None:
+        if not has_written(folder / FOLDER):
+            if checkpoints(folder / FOLDER):
+                log.warning("no checkpoint of %s was written to its end, so it begins anew", folder)
+            return None
         raise UsageError(
             f"{folder} has no good checkpoint to resume from; train again with: seqkit fit {folder / CONFIG}"
         )
