@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +19,11 @@ from seqkit.data.module import DataModule
 from seqkit.interfaces import LabeledBatch, LossOutput, ModelInput, Objective
 from seqkit.model import Model
 from seqkit.runs.prepare import Prepared, prepare
+from seqkit.runs.reopened import ALL, reopened
 from seqkit.runs.trained_model import TrainedModel, load_one
 from seqkit.training.module import evaluation_rng
+
+log = logging.getLogger("seqkit")
 
 NUM_BATCHES = 40
 """Number of training batches that are examined."""
@@ -116,6 +120,9 @@ def subject_of(config: Config, run: Path | None = None) -> Subject:
     trained = None
     if run is not None and (run / "summary.json").is_file():
         trained = load_one(run)
+        _, doubt = reopened(trained, ALL)
+        if doubt:
+            log.warning("%s", doubt)
     return Subject(config, prepare(small), trained, run)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from seqkit.errors import LostProcessError, UsageError
 
-
 TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Variable by which torchrun is known, to Lightning as to us."""
 

@@ -16,8 +16,8 @@ import torch
 from seqkit.errors import DataError, UsageError
 from seqkit.pretrained.folder import is_foreign, located
 from seqkit.runs.evaluate import Specialist, baseline, evaluate, finish
-from seqkit.runs.imported import import_model
 from seqkit.runs.folder import opened
+from seqkit.runs.imported import import_model
 from seqkit.runs.prepare import Prepared
 from seqkit.runs.summary import Summary, read_summary, state, task_folders
 from seqkit.runs.trained_model import TrainedModel, load_one

@@ -7,7 +7,6 @@ checkpoints/ holds points to resume from, the best weights and, once trained, mo
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,10 +21,11 @@ from seqkit.config.recipe import check_name
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, DivergedError, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
+from seqkit.finite import flawed_weight
 from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
 from seqkit.runs.calibration import calibrate
-from seqkit.runs.evaluate import Specialist, check_data, evaluate_model, finish
+from seqkit.runs.evaluate import Specialist, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
     GIVEN,
@@ -45,6 +45,7 @@ from seqkit.runs.launcher import rank, telling_of_lost_processes
 from seqkit.runs.linear_model import add_linear_model
 from seqkit.runs.mixture import constants, evaluate_run, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
+from seqkit.runs.reopened import check_data
 from seqkit.runs.setup import RunSetup, begin_fine_tuning, end_fine_tuning
 from seqkit.runs.summary import Summary, read_summary, state
 from seqkit.runs.trained_files import write_summary, write_tasks
@@ -179,6 +180,9 @@ def resume_run(
             f"{others[0]} would change what a run learns, so it cannot be resumed with it; "
             f"these may change: {', '.join(MAY_CHANGE)}"
         )
+    # killed between the two, by an earlier version: nothing is lost
+    if not (folder / STATE).is_file() and not has_written(folder / FOLDER):
+        return run(config, folder, specialist=specialist, resume=True)
     if changed := changed_plugins(folder, config):
         raise DataError(
             f"the plug-in {', '.join(changed)} has changed since {folder} began (its SHA-256 differs); "
@@ -234,7 +238,7 @@ def _as_given(written: Config, folder: Path) -> Config:
 def _is_same(config: Config, folder: Path) -> bool:
     """Whether what was given for the run in a folder is this configuration."""
     written = complete(folder / CONFIG, may_mix=True)
-    if GIVEN in read_mapping(folder / STATE):
+    if (folder / STATE).is_file() and GIVEN in read_mapping(folder / STATE):
         return config.given == _as_given(written, folder).given
     return _may_be_same(config, written)
 
@@ -252,8 +256,7 @@ def _may_be_same(given: Any, written: Any, *, of_source: bool = False) -> bool:
 def trial(config: Config) -> Summary:
     """Train as `run` does, but keep nothing but the summary, with metrics on the validation split; none is tested.
 
-    Raises as `run`, DivergedError if the validation loss is not finite, and UsageError if the data has no validation
-    split.
+    Raises as `run` and `evaluate_model`.
     """
     if "tasks" in config:
         raise UsageError(
@@ -275,8 +278,6 @@ def trial(config: Config) -> Summary:
         summary = attempt.fit()
         assert summary is not None  # a trial is one process
         metrics = evaluate_model(attempt.prepared.model, prepared.data, prepared.config, "valid")
-    if not math.isfinite(metrics["loss"]):
-        raise DivergedError(f"the validation loss is {metrics['loss']}; lower the learning rate")
     return summary.changed(metrics=metrics)
 
 
@@ -375,11 +376,8 @@ class Attempt:
         if not is_first:
             return None
         weights = setup.use_best_weights(self.prepared.model)
-        for name, weight in self.prepared.model.state_dict().items():
-            if weight.is_floating_point() and not bool(weight.isfinite().all()):
-                raise DivergedError(
-                    f"{name} is not finite at the end of training; lower the learning rate"
-                )
+        if broken := flawed_weight(self.prepared.model.state_dict()):
+            raise DivergedError(f"{broken} at the end of training; lower the learning rate")
         after = {
             "network_share": add_linear_model(self.prepared),
             "temperature": calibrate(self.prepared),
