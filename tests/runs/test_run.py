@@ -16,6 +16,7 @@ from seqkit.runs import run as run_module
 from seqkit.runs.evaluate import evaluate
 from seqkit.runs.mixture import load
 from seqkit.runs.run import run, trial
+from seqkit.runs.summary import read_summary
 
 QUICK = ["--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu"]
 SMALL = ["--data.limit", "40", "--data.batch_size", "10"]
@@ -80,6 +81,16 @@ def test_a_run_that_fails_after_its_first_step_keeps_its_folder(tmp_path):
     with pytest.raises(DivergedError):
         run(config("--optimizer.lr", "1e30"), tmp_path / "run")
     assert "the run stopped" in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
+
+
+def test_a_run_whose_model_computes_nan_in_the_end_is_not_finished(tmp_path):
+    """Its one step leaves finite weights, too large to compute with."""
+    words = ["--optimizer.lr", "1e30", "--trainer.max_steps", "1", "--trainer.weights", "last"]
+    with pytest.raises(DivergedError, match="computes NaN on the test split"):
+        run(config(*words), tmp_path / "run")
+    assert read_summary(tmp_path / "run").state == "trained"
+    with pytest.raises(DivergedError, match="computes NaN"):
+        evaluate(tmp_path / "run", "test")
 
 
 def test_warm_up_of_more_than_a_run_is_said_in_its_log(tmp_path):
