@@ -18,6 +18,7 @@ from seqkit.config import Config, complete
 from seqkit.data.module import DataModule
 from seqkit.interfaces import LabeledBatch, LossOutput, ModelInput, Objective
 from seqkit.model import Model
+from seqkit.runs.folder import as_seen_from_here
 from seqkit.runs.prepare import Prepared, prepare
 from seqkit.runs.reopened import ALL, reopened
 from seqkit.runs.trained_model import TrainedModel, load_one
@@ -140,4 +141,4 @@ def recipe_or_run(
     config = complete(str(own), preset, overrides)
     if preset or overrides:
         return config, None
-    return config, folder
+    return as_seen_from_here(config, folder), folder

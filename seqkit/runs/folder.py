@@ -34,6 +34,12 @@ SUMMARY = "summary.json"
 GIVEN = "given"
 """Key of `state.json`: what was given, by dotted key, where the data source or `auto` decided otherwise."""
 
+MADE_IN = "made_in"
+"""Key of `state.json`: the folder in which a run was begun, as seen from the run's own."""
+
+PATHS = ("path", "folder", "test", "valid")
+"""Keys of a data source whose values may be paths, relative to the folder in which a run was begun."""
+
 WAIT_SECONDS = 10.0
 """Seconds to wait for a folder in use: workers of a killed run end a moment after it."""
 
@@ -121,6 +127,33 @@ def plugin_digests(config: Config) -> dict[str, str]:
                 )
                 found[module] = sha256(Path(file or ""))
     return found
+
+
+def beside_learned(folder: Path, config: Config) -> dict[str, Any]:
+    """What `state.json` of a run that begins holds beside what was learned from its data."""
+    made_in = os.path.relpath(Path.cwd(), folder.resolve())
+    return {"plugins": plugin_digests(config), MADE_IN: made_in}
+
+
+def as_seen_from_here(config: Config, folder: Path) -> Config:
+    """A run's configuration, in which paths of data that are not here lead to where the run was begun, if they do."""
+    made_in = read_mapping(folder / STATE).get(MADE_IN)
+    data = config.get("data")
+    source = data.get("source") if isinstance(data, Mapping) else None
+    if not isinstance(made_in, str) or not isinstance(source, Mapping):
+        return config
+
+    def seen(value: Any, key: str = "") -> Any:
+        if isinstance(value, Mapping):
+            return {name: seen(below, name) for name, below in value.items()}
+        if isinstance(value, list):
+            return [seen(one, key) for one in value]
+        if key not in PATHS or not isinstance(value, str) or Path(value).exists():
+            return value
+        there = folder / made_in / value
+        return os.path.normpath(there.resolve()) if there.exists() else value
+
+    return config.changed({"data.source": seen(source)})
 
 
 def changed_plugins(folder: Path, config: Config) -> list[str]:

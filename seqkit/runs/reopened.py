@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError
+from seqkit.runs.folder import CONFIG
 from seqkit.runs.prepare import data_module
 from seqkit.runs.trained_model import TrainedModel
 
@@ -20,7 +23,15 @@ def reopened(trained: TrainedModel, splits: Sequence[str] = ("test",)) -> tuple[
 
     Raises DataError where the data is gone.
     """
-    data = data_module(complete(trained.config), trained.tokenizer, trained.objective)
+    config = complete(trained.config)
+    path = config["data"]["source"].get("path")
+    # not a pattern, and not of the hub
+    if isinstance(path, str) and not re.search(r"[*?\[]|://", path) and not Path(path).exists():
+        raise DataError(
+            f"{path} does not exist (data.source.path of {trained.folder / CONFIG}); bring it back, or link to where "
+            f"it is now: ln -s NEW {shlex.quote(path)}"
+        )
+    data = data_module(config, trained.tokenizer, trained.objective)
     if "training" in splits:
         data.train_dataloader()
     if "validation" in splits:

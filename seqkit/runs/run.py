@@ -30,6 +30,8 @@ from seqkit.runs.folder import (
     CONFIG,
     GIVEN,
     STATE,
+    as_seen_from_here,
+    beside_learned,
     changed_plugins,
     check_new,
     check_no_links,
@@ -38,7 +40,6 @@ from seqkit.runs.folder import (
     is_unfinished,
     logging_to,
     opened,
-    plugin_digests,
 )
 from seqkit.runs.initial_weights import told
 from seqkit.runs.launcher import rank, telling_of_lost_processes
@@ -148,7 +149,7 @@ def _begin(folder: Path, prepared: Prepared) -> None:
     (folder / metrics_csv.NAME).unlink(missing_ok=True)
     remove_all(folder / FOLDER)
     config = prepared.config
-    beside = {"plugins": plugin_digests(config), GIVEN: config.left_open}
+    beside = beside_learned(folder, config) | {GIVEN: config.left_open}
     write_json(folder / STATE, saved_state(prepared) | beside)
     # the last of what resuming needs: a run without it has not begun
     write_atomic(folder / CONFIG, to_yaml(config).encode())
@@ -188,7 +189,8 @@ def resume_run(
             f"the plug-in {', '.join(changed)} has changed since {folder} began (its SHA-256 differs); "
             "bring the old one back, or train a new run"
         )
-    return run(_as_given(config, folder), folder, specialist=specialist, resume=True)
+    seen = as_seen_from_here(_as_given(config, folder), folder)
+    return run(seen, folder, specialist=specialist, resume=True)
 
 
 MAY_CHANGE = (

@@ -288,6 +288,33 @@ def test_a_test_of_data_that_have_changed_since_the_run_says_so(reviewed, caplog
     assert f"test data of {folder} has changed" in caplog.text
 
 
+def test_a_run_finds_its_data_from_any_folder_and_says_which_is_gone(tmp_path, monkeypatch, caplog):
+    """Its paths are relative to where it began, also when the whole folder has moved."""
+    (tmp_path / "old" / "sub").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "old")
+    reviews(Path("sub/r.csv"), "film")
+    words = {"data": "sub/r.csv", "data.target": "label", "trainer.max_steps": 2}
+    run(complete("text/classify", "debug", words), Path("runs/one"))
+    monkeypatch.chdir(tmp_path)
+    shutil.move("old", "new")
+    found = evaluate(Path("new/runs/one"), "test")
+    assert found == read_summary(Path("new/runs/one")).metrics
+    write_report(Path("new/runs/one"))
+    assert "no examples are shown" not in Path("new/runs/one/report.html").read_text("utf-8")
+    assert "has changed" not in caplog.text
+    # what lies here comes first, and is known not to be the run's
+    Path("sub").mkdir()
+    reviews(Path("sub/r.csv"), "song")
+    evaluate(Path("new/runs/one"), "test")
+    assert "has changed" in caplog.text
+    shutil.rmtree("sub")
+    shutil.rmtree("new/sub")
+    with pytest.raises(
+        DataError, match=r"sub/r\.csv does not exist \(data\.source\.path of .*ln -s NEW"
+    ):
+        evaluate(Path("new/runs/one"), "test")
+
+
 @pytest.mark.parametrize("name", ["config.yaml", "state.json"])
 def test_a_file_that_was_changed_since_training_is_named(digits, tmp_path, name):
     folder = Path(shutil.copytree(digits, tmp_path / "run"))
