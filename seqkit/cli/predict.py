@@ -160,7 +160,7 @@ def open_inputs(
     if args.test:
         from seqkit.runs.test_split import SplitInputs
 
-        return SplitInputs(trained, args.run)
+        return SplitInputs(trained)
     source = trained.config["data"].get("source")
     graph = None
     if isinstance(source, dict) and source.get("type") == "GraphFile":

@@ -6,6 +6,8 @@ One that is killed or runs out of memory takes nothing else with it. All process
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import logging
 import multiprocessing
 import os
@@ -150,7 +152,7 @@ class Executor:
                 if cell.id in self._deaths:
                     place = keep_failed(self.folder, cell.id, process.pid)
                     error = f"{_death(process.exitcode)} (see {place})"
-                    write_json(result_path(self.folder, cell.id), Ended(error=error).to_json())
+                    write_result(result_path(self.folder, cell.id), Ended(error=error))
                 self._deaths.add(cell.id)  # the system may have been short of memory for a moment
             lock.close()
 
@@ -169,12 +171,30 @@ def result_path(folder: Path, cell_id: str) -> Path:
     return folder / "cells" / f"{cell_id}.json"
 
 
+DIGEST = "sha256"
+"""Key of a result's SHA-256 in its file."""
+
+
+def write_result(path: Path, ended: Ended) -> None:
+    """Write the result of a cell, with a digest."""
+    value = ended.to_json()
+    write_json(path, value | {DIGEST: _digest(value)})
+
+
+def _digest(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 def read_result(path: Path) -> Ended:
     """Result of a cell. Raises DataError where the file is damaged."""
     try:
         value = load_json(decoded(read_regular(path)))
         if not isinstance(value, dict) or "seconds" not in value:
             raise ValueError("it holds no result")
+        digest = value.pop(DIGEST, None)
+        # that of an earlier version has none
+        if digest not in (None, _digest(value)):
+            raise ValueError("its SHA-256 is not the one that it was written with")
         return Ended.from_json(value)
     except (ValueError, OSError) as error:
         why = f"{path} is damaged ({error})"
@@ -276,7 +296,7 @@ def _work(
         ended = run_attempt(cell, Path(folder))
     except Interrupted as stop:  # somebody's signal to this process alone: the parent sees it end
         sys.exit(128 + stop.signum)
-    write_json(result_path(Path(folder), cell.id), ended.to_json())
+    write_result(result_path(Path(folder), cell.id), ended)
 
 
 def _fork_server() -> Any:

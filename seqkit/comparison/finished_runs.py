@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,8 +19,10 @@ from seqkit.comparison.types import Metric, Results, Row
 from seqkit.config import complete, to_yaml
 from seqkit.errors import UsageError
 from seqkit.files import read_mapping
-from seqkit.runs.prepare import data_module
+from seqkit.runs.reopened import reopened
 from seqkit.runs.trained_model import load_one
+
+log = logging.getLogger("seqkit")
 
 
 class _Run:
@@ -29,7 +32,9 @@ class _Run:
         self.folder = folder
         self.trained = load_one(folder)
         self.config = complete(self.trained.config)
-        self.data = data_module(self.config, self.trained.tokenizer, self.trained.objective)
+        self.data, doubt = reopened(self.trained)
+        if doubt:
+            log.warning("%s", doubt)
         of = str(folder.resolve().parent.name == "tasks")
         self.key = of + json.dumps({**self.config, "seed": None}, sort_keys=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +18,13 @@ from seqkit.config import Config, complete
 from seqkit.data.module import DataModule
 from seqkit.interfaces import LabeledBatch, LossOutput, ModelInput, Objective
 from seqkit.model import Model
+from seqkit.runs.folder import as_seen_from_here
 from seqkit.runs.prepare import Prepared, prepare
+from seqkit.runs.reopened import ALL, reopened
 from seqkit.runs.trained_model import TrainedModel, load_one
 from seqkit.training.module import evaluation_rng
+
+log = logging.getLogger("seqkit")
 
 NUM_BATCHES = 40
 """Number of training batches that are examined."""
@@ -116,6 +121,9 @@ def subject_of(config: Config, run: Path | None = None) -> Subject:
     trained = None
     if run is not None and (run / "summary.json").is_file():
         trained = load_one(run)
+        _, doubt = reopened(trained, ALL)
+        if doubt:
+            log.warning("%s", doubt)
     return Subject(config, prepare(small), trained, run)
 
 
@@ -133,4 +141,4 @@ def recipe_or_run(
     config = complete(str(own), preset, overrides)
     if preset or overrides:
         return config, None
-    return config, folder
+    return as_seen_from_here(config, folder), folder

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqkit.errors import UsageError, one_line
+from seqkit.errors import DataError, UsageError, one_line
+from seqkit.finite import check_computed
 from seqkit.interfaces import Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.nn.pooling import FeaturesHead, SequenceHead
@@ -113,7 +114,7 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
     to: "torch", a program for `torch.export.load`, or "onnx". notes: texts that the file carries beside the graph.
     Gives the largest difference of outputs. Raises UsageError, with the reason, where the model cannot be exported,
     the format's packages are missing, or the file gives other numbers: nothing is said to be exported that is not
-    equal.
+    equal. Raises DataError where the model computes no numbers.
     """
     model = model.eval()
     _check(model, to)
@@ -127,6 +128,8 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
             )
             run = WRITERS[to](program, out, spec, notes)
             differences = [_difference(run, function, _batch(model, *sizes)) for sizes in CHECKED]
+    except DataError:
+        raise
     except Exception as error:  # what torch cannot export is told by a dozen kinds of errors
         raise UsageError(
             f"{name} cannot be exported to {to} with these settings ({_reason(error)}); a Transformer with "
@@ -242,6 +245,7 @@ def _difference(run: Callable[..., Tensor], model: OfTensors, given: tuple[Tenso
     if right.shape[:2] == valid.shape and not is_of_examples:
         got = got[valid]
         right = right[valid]
+    check_computed(right)
     return float((got - right).abs().max() / right.abs().max().clamp(min=1e-6))
 
 

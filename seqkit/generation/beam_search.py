@@ -106,7 +106,7 @@ class _Search:
         max_tokens = self.state.max_new_tokens
         length = self.state.new_ids.shape[1] + 1
         b, width = self.sums.shape
-        log_probabilities = self.state.next_logits().float().log_softmax(dim=-1)
+        log_probabilities = self.state.checked_logits().float().log_softmax(dim=-1)
         v = log_probabilities.shape[-1]
         sums = rearrange(log_probabilities, "(b w) v -> b w v", b=b) + self.sums[..., None]
         # enough candidates for k that go on, even if every stop id is among them for each beam

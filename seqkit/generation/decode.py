@@ -17,6 +17,7 @@ import torch
 from einops import rearrange, repeat
 from torch import Tensor
 
+from seqkit.finite import check_computed
 from seqkit.generation.decoders import MIN_STEPS, Step, find_decoder
 from seqkit.generation.sampling import PerSequenceRNG, Sampling
 from seqkit.interfaces import IGNORE, Cache, TokenBatch
@@ -99,6 +100,16 @@ class Decoding(ABC):
         if self._cache is None or self._cache.num_tokens == self._context_length:
             return self._encoded()
         return self._cached_step(self._cache)
+
+    def checked_logits(self) -> Tensor:
+        """Next logits, of which the largest of each sequence is finite. Raises DataError where it is not.
+
+        Looked at once on a device that would have to wait for it.
+        """
+        logits = self.next_logits()
+        if logits.device.type == "cpu" or self.new_ids.shape[1] == 0:
+            check_computed(logits.amax(dim=-1))
+        return logits
 
     def _encoded(self) -> Tensor:
         """Logits from the whole contexts; a cache holds them from now on."""
@@ -307,7 +318,7 @@ def decoded(
         rows = torch.arange(b, device=state.device)
         ongoing = torch.ones_like(rows, dtype=torch.bool)  # [b'] True: not ended
         for step in range(1, state.max_new_tokens + 1):
-            new = sampling.choose(state.next_logits().flatten(0, -2), seen, rng)
+            new = sampling.choose(state.checked_logits().flatten(0, -2), seen, rng)
             ids = new if k == 1 else new.unflatten(0, (-1, k))
             with torch.inference_mode(False):  # no inference tensor, so it may be trained on
                 found = ids.clone()

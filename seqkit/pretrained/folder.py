@@ -14,6 +14,7 @@ from einops import EinopsError
 
 from seqkit.errors import DataError, one_line
 from seqkit.files import MAX_JSON_BYTES, read_mapping, read_regular, read_small, write_atomic
+from seqkit.finite import flaw
 from seqkit.pretrained.config_file import NAME, ConfigFile, own_file, read_json
 from seqkit.pretrained.families import family_of
 from seqkit.pretrained.family import Family, Head, Settings, class_of
@@ -276,6 +277,8 @@ class ForeignWeights(ReadOnAccess):
     def __getitem__(self, name: str) -> Tensor:
         try:
             return self._places[name].read(self._theirs)
+        except DataError:
+            raise
         except (RuntimeError, ValueError, IndexError, EinopsError) as error:
             where = f"{self._theirs.folder}: the weights for {name}"
             raise DataError(
@@ -311,16 +314,15 @@ class SavedTensors(ReadOnAccess):
     def __getitem__(self, name: str) -> Tensor:
         held, key = self._places[name]
         x: Tensor = held.get_tensor(key)
-        wrong = ""
-        if not x.is_floating_point():
-            wrong = str(x.dtype).removeprefix("torch.")
-        elif x.isnan().any():
-            wrong = "NaN"
+        wrong = str(x.dtype).removeprefix("torch.")
+        if x.is_floating_point():
+            x = x.float()
+            wrong = flaw(x)
         if wrong:
             raise DataError(
                 f"{self.folder}: the weight {key} holds {wrong}; no model is made of it"
             )
-        return x.float()
+        return x
 
 
 def written(

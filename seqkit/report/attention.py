@@ -5,6 +5,7 @@ n queries · m keys · h heads · l layers
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -28,10 +29,12 @@ from seqkit.report.inspect import shorten
 from seqkit.report.modality import Renderer, attended, find_renderer
 from seqkit.report.templates import write_page
 from seqkit.runs.answers import predictions
-from seqkit.runs.prepare import data_module
+from seqkit.runs.reopened import reopened
 from seqkit.runs.test_split import target_in_words
 from seqkit.runs.trained_model import TrainedModel, load_one
 from seqkit.tokenizers.image import Patches
+
+log = logging.getLogger("seqkit")
 
 MAX_TOKENS = 64
 """A text is cut to at most this many tokens; a picture could not show more."""
@@ -91,7 +94,9 @@ def view_example(folder: Path, number: int, out: Path) -> tuple[Path, str | None
     Raises UsageError where there is none of that number; DataError where the data is gone.
     """
     trained = load_one(folder)
-    data = data_module(trained.config, trained.tokenizer, trained.objective)
+    data, doubt = reopened(trained)
+    if doubt:
+        log.warning("%s", doubt)
     samples = data.splits().test
     if not 0 <= number < len(samples):
         raise UsageError(

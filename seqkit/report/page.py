@@ -18,6 +18,7 @@ from seqkit.report.modality import find_renderer
 from seqkit.report.samples import MAX_EXAMPLES, Picker, Section, samples
 from seqkit.report.templates import write_page
 from seqkit.runs.prepare import data_module
+from seqkit.runs.reopened import reopened
 from seqkit.runs.summary import Summary, data_name, read_summary, task_folders
 from seqkit.runs.trained_model import TrainedModel, load_one
 
@@ -96,16 +97,19 @@ def _collect(folder: Path) -> Values:
 
 
 def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
-    """The run's data, limited; None, with a warning, where it cannot be read."""
+    """The run's data, limited; None, with a warning, where it cannot be read or is not known to be the run's."""
     log = logging.getLogger("seqkit")
     log.disabled = True  # the training has logged already what the data sources say
     try:
-        config = complete(trained.config)
-        limit = config["data"]["limit"]
-        config = config.changed({"data.limit": min(limit or MAX_EXAMPLES, MAX_EXAMPLES)})
+        data, doubt = reopened(trained)
+        if doubt:
+            warnings.append(f"{doubt[:1].upper()}{doubt[1:]}, so no examples are shown.")
+            return None
+        if len(data.test_dataloader().examples) <= MAX_EXAMPLES:
+            return data
+        config = complete(trained.config).changed({"data.limit": MAX_EXAMPLES})
         data = data_module(config, trained.tokenizer, trained.objective)
-        is_cut = limit != MAX_EXAMPLES and len(data.splits().test) == MAX_EXAMPLES
-        if is_cut and data.window is None:
+        if data.window is None:
             warnings.append(
                 f"The figures and examples below are of {MAX_EXAMPLES:,} test examples, drawn at random."
             )

@@ -18,6 +18,7 @@ from torch import Tensor
 from seqkit.data.encoding import raised_by
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError, reason, shortened
+from seqkit.finite import check_computed
 from seqkit.interfaces import Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
 from seqkit.nn.pooling import FeaturesHead, Pool, SequenceHead, pooled
@@ -85,7 +86,7 @@ def predictions(
     def answer(batch: TokenBatch) -> list[Any]:
         prediction = objective.predict(trained.model, batch)
         prediction = prediction.float() if prediction.is_floating_point() else prediction
-        if not objective.encodes_parts_alone:  # whose missing parts are NaN
+        if not objective.encodes_parts_alone:  # which looks itself: its missing parts are NaN
             _check_numbers(prediction, batch)
         decoded = objective.decode(prediction)
         shares: Any = [None] * len(decoded)
@@ -110,12 +111,8 @@ def predictions(
 
 
 def _check_numbers(values: Tensor, batch: TokenBatch) -> None:
-    """Raise ValueError if a value of an example [b …] or of a real token [b n …] is NaN."""
-    real = values[batch.valid] if values.shape[:2] == batch.valid.shape else values
-    if real.isnan().any():
-        raise ValueError(
-            "the model computes NaN for it: the weights are damaged, or training diverged; train again"
-        )
+    """Raise DataError if a value of an example [b …] or of a real token [b n …] is not finite."""
+    check_computed(values[batch.valid] if values.shape[:2] == batch.valid.shape else values)
 
 
 def probability_names(objective: Objective) -> list[str]:
@@ -140,15 +137,15 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
     def answer(batch: TokenBatch) -> list[Any]:
         if trained.objective.encodes_parts_alone:
             shared = trained.objective.predict(trained.model, batch).float().nanmean(dim=1)
-            _check_numbers(shared, batch)
             return [(None, vector) for vector in F.normalize(shared, dim=-1).cpu()]
         hidden = hidden_states(trained.model, batch)
+        _check_numbers(hidden, batch)
         head = trained.model.head
         if isinstance(head, FeaturesHead):
             whole = head(hidden, batch)
         else:
             whole = pooled(hidden, batch.valid, pool_of(trained.model), batch.parts)
-        _check_numbers(whole, batch)
+        check_computed(whole)
         return list(zip(hidden.float().cpu(), whole.float().cpu()))
 
     for one, found in _answered(trained, inputs, answer, BATCH_SIZE):

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from seqkit.config import Config, complete
 from seqkit.data.module import DataModule
-from seqkit.errors import DataError, UsageError, one_line
+from seqkit.errors import DivergedError, UsageError, one_line
+from seqkit.finite import flaw
 from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.classify import Classify
@@ -27,7 +28,7 @@ from seqkit.objectives.regress import Regress
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.progress import track
 from seqkit.runs.intervals import errors_by_target, has_intervals, intervals, wilson
-from seqkit.runs.prepare import data_module
+from seqkit.runs.reopened import check_data, reopened
 from seqkit.runs.summary import Interval, Summary, data_name, target_names
 from seqkit.runs.trained_model import load_one
 from seqkit.training.loggers import log_test_metrics
@@ -48,20 +49,13 @@ def evaluate(folder: Path, split: str, specialist: Specialist | None = None) -> 
     trained.objective.check_trainable()
     config = complete(trained.config)
     pl.seed_everything(config["seed"], verbose=False)
-    data = data_module(config, trained.tokenizer, trained.objective)
-    known = trained.summary.data_sha256
+    data, doubt = reopened(trained, ["test" if split == "test" else "validation"])
     if split == "test" and trained.summary.state == "trained":
-        data.test_dataloader()
-        check_data(known, data, folder)
+        check_data(trained.summary.data_sha256, data, folder)
         return finish(folder, trained.summary, trained.model, data, config, specialist).metrics
     metrics = evaluate_model(trained.model, data, config, split, title=True)
-    name = "validation" if split == "valid" else split
-    if name in data.changed_splits(known):
-        log.warning(
-            "the %s data of %s has changed since the run (its SHA-256 differs), so do its metrics",
-            name,
-            folder,
-        )
+    if doubt:
+        log.warning("%s, so its metrics may be other ones", doubt)
     return metrics
 
 
@@ -187,7 +181,7 @@ def evaluate_model(
     title: bool = False,
     tested: Tested | None = None,
 ) -> dict[str, float]:
-    """Metrics of a model on a split, on one device.
+    """Metrics of a model on a split, on one device. Raises DivergedError where it computes what is not finite.
 
     title: whether to show progress, unless the configuration says no. tested: gets what each batch adds; None: nothing.
     """
@@ -195,6 +189,14 @@ def evaluate_model(
     from seqkit.training.progress import StepProgress
 
     def seen(output: LossOutput) -> None:
+        # those of parts alone are NaN where an example lacks one
+        counted = None if data.objective.encodes_parts_alone else output.preds
+        for values in (output.loss, output.probabilities, counted):
+            if values is not None and (what := flaw(values)):
+                raise DivergedError(
+                    f"the model computes {what} on the {split} split, so it has no metrics: training diverged, or the "
+                    "weights are damaged; train again with a lower --optimizer.lr"
+                )
         if tested is not None and output.prediction is not None and output.inputs is not None:
             tested.append((output.prediction.cpu(), output.inputs.target.cpu()))
 
@@ -217,16 +219,6 @@ def evaluate_model(
             module, loader, verbose=False
         )
     return {name.removeprefix(f"{split}/"): float(value) for name, value in metrics.items()}
-
-
-def check_data(known: Mapping[str, str], data: DataModule, folder: Path) -> None:
-    """Raise DataError if a split is not the one that the run was trained on. known: SHA-256 of each split."""
-    data.train_dataloader(), data.val_dataloader()
-    for split in data.changed_splits(known):
-        raise DataError(
-            f"the {split} data of {folder} has changed since the run began (its SHA-256 differs); "
-            "bring the old data back, or train a new run"
-        )
 
 
 BASELINE_BATCHES = 100_000

@@ -23,6 +23,7 @@ from seqkit.files import open_to_append, read_mapping
 from seqkit.registry.builtin import BUILT_IN
 from seqkit.registry.lookup import components
 from seqkit.runs.launcher import rank
+from seqkit.training.checkpoint_files import sweep
 
 log = logging.getLogger("seqkit")
 
@@ -32,6 +33,12 @@ SUMMARY = "summary.json"
 
 GIVEN = "given"
 """Key of `state.json`: what was given, by dotted key, where the data source or `auto` decided otherwise."""
+
+MADE_IN = "made_in"
+"""Key of `state.json`: the folder in which a run was begun, as seen from the run's own."""
+
+PATHS = ("path", "folder", "test", "valid")
+"""Keys of a data source whose values may be paths, relative to the folder in which a run was begun."""
 
 WAIT_SECONDS = 10.0
 """Seconds to wait for a folder in use: workers of a killed run end a moment after it."""
@@ -65,7 +72,7 @@ def check_new(folder: Path) -> None:
         raise UsageError(
             f"{folder} holds an unfinished run; go on with: seqkit fit --resume {folder}"
         )
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    if folder.exists() and not (folder.is_dir() and set(folder.iterdir()) <= _remains(folder)):
         raise UsageError(
             f"{folder} exists already, and a run is never overwritten; give another --out"
         )
@@ -74,6 +81,17 @@ def check_new(folder: Path) -> None:
 def is_unfinished(folder: Path) -> bool:
     """Whether a run began there and has not trained to its end."""
     return (folder / CONFIG).is_file() and not (folder / SUMMARY).is_file()
+
+
+def _remains(folder: Path) -> set[Path]:
+    """Files by which a process that was killed before its run began is to be known: `CONFIG` is written last."""
+    begun = () if (folder / CONFIG).exists() else (folder / STATE,)
+    return {*begun, *half_done(folder)}
+
+
+def half_done(folder: Path) -> list[Path]:
+    """The lock and the temporary files of processes that work in a folder, or were killed there."""
+    return [*folder.glob(".lock"), *folder.glob(".*.part")]
 
 
 def check_no_links(folder: Path) -> None:
@@ -111,6 +129,33 @@ def plugin_digests(config: Config) -> dict[str, str]:
     return found
 
 
+def beside_learned(folder: Path, config: Config) -> dict[str, Any]:
+    """What `state.json` of a run that begins holds beside what was learned from its data."""
+    made_in = os.path.relpath(Path.cwd(), folder.resolve())
+    return {"plugins": plugin_digests(config), MADE_IN: made_in}
+
+
+def as_seen_from_here(config: Config, folder: Path) -> Config:
+    """A run's configuration, in which paths of data that are not here lead to where the run was begun, if they do."""
+    made_in = read_mapping(folder / STATE).get(MADE_IN)
+    data = config.get("data")
+    source = data.get("source") if isinstance(data, Mapping) else None
+    if not isinstance(made_in, str) or not isinstance(source, Mapping):
+        return config
+
+    def seen(value: Any, key: str = "") -> Any:
+        if isinstance(value, Mapping):
+            return {name: seen(below, name) for name, below in value.items()}
+        if isinstance(value, list):
+            return [seen(one, key) for one in value]
+        if key not in PATHS or not isinstance(value, str) or Path(value).exists():
+            return value
+        there = folder / made_in / value
+        return os.path.normpath(there.resolve()) if there.exists() else value
+
+    return config.changed({"data.source": seen(source)})
+
+
 def changed_plugins(folder: Path, config: Config) -> list[str]:
     """Plug-ins with components of this configuration whose content is not that with which the run began."""
     known = read_mapping(folder / STATE).get("plugins")
@@ -123,7 +168,7 @@ def changed_plugins(folder: Path, config: Config) -> list[str]:
 
 @contextmanager
 def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
-    """Hold a run's folder, which is made if it is missing, against other processes.
+    """Hold a run's folder, which is made if it is missing and cleared of what killed processes left, against others.
 
     What is new, the folder or files in it, is removed if an error comes before `is_started()`. Raises UsageError if
     another process has it for more than WAIT_SECONDS, or it cannot be made, DataError if a link leads out of it.
@@ -136,6 +181,7 @@ def opened(folder: Path, is_started: Callable[[], bool]) -> Iterator[None]:
     except OSError as error:
         raise _unmakeable(folder, error) from error
     with lock:
+        sweep(folder)
         # asked now: another process may have begun a run while this one waited
         was_there = (folder / CONFIG).exists()
         try:

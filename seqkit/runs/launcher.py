@@ -9,13 +9,33 @@ from pathlib import Path
 
 from seqkit.errors import LostProcessError, UsageError
 
+TORCHRUN = "TORCHELASTIC_RUN_ID"
+"""Variable by which torchrun is known, to Lightning as to us."""
+
 
 def rank() -> int:
-    """Number of this process in a distributed run, before torch knows of one; 0 otherwise."""
-    known = [
-        value for name in ("RANK", "LOCAL_RANK") if (value := os.environ.get(name, "")).isdigit()
-    ]
-    return int(known[0]) if known else _of_srun("SLURM_PROCID", 0)
+    """Number of this process in a distributed run, as Lightning takes it, before torch knows of one; 0 otherwise.
+
+    Raises UsageError for numbers of other processes that no launcher of Lightning's set, as in a stale shell: they
+    would be believed by some and not by others.
+    """
+    if TORCHRUN in os.environ:
+        return _number("RANK")
+    if _is_task_of_srun():
+        return _number("SLURM_PROCID")
+    stray = {"RANK": 0}
+    # else Lightning started this process itself
+    if not {"LOCAL_RANK", "MASTER_PORT"} <= os.environ.keys():
+        stray |= {"LOCAL_RANK": 0, "WORLD_SIZE": 1}
+    if not _is_interactive():
+        stray |= {"SLURM_NTASKS": 1}
+    if wrong := [name for name, most in stray.items() if _number(name) > most]:
+        said = ", ".join(f"{name}={os.environ[name]}" for name in wrong)
+        raise UsageError(
+            f"{said} in the environment, but neither torchrun nor srun started this process; start it with one of "
+            f"them (docs/devices.md), or first type: unset {' '.join(wrong)}"
+        )
+    return _number("LOCAL_RANK")
 
 
 def check_world(num_processes: int) -> None:
@@ -23,11 +43,11 @@ def check_world(num_processes: int) -> None:
 
     Each process would train alone, and all of them write one folder.
     """
-    by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
-    if by_torchrun:
-        started = int(os.environ.get("WORLD_SIZE", "1"))
-    else:
-        started = _of_srun("SLURM_NTASKS", num_processes)
+    started = num_processes
+    if TORCHRUN in os.environ:
+        started = _number("WORLD_SIZE", 1)
+    elif _is_task_of_srun():
+        started = _number("SLURM_NTASKS", num_processes)
     if started != num_processes:
         raise UsageError(
             f"{started} processes were started, and trainer.devices x trainer.num_nodes is {num_processes}; "
@@ -35,14 +55,19 @@ def check_world(num_processes: int) -> None:
         )
 
 
-def _of_srun(name: str, default: int) -> int:
-    """A number that srun gives each task; a batch script that calls no srun has SLURM_NTASKS, too, and is no task."""
-    is_task = "SLURM_STEP_ID" in os.environ and os.environ.get("SLURM_JOB_NAME") not in (
-        "bash",
-        "interactive",
-    )
+def _number(name: str, default: int = 0) -> int:
+    """A number of the environment."""
     value = os.environ.get(name, "")
-    return int(value) if is_task and value.isdigit() else default
+    return int(value) if value.isdigit() else default
+
+
+def _is_task_of_srun() -> bool:
+    """Whether srun started this process; a batch script that calls no srun has SLURM_NTASKS, too, and is no task."""
+    return "SLURM_STEP_ID" in os.environ and not _is_interactive()
+
+
+def _is_interactive() -> bool:
+    return os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
 
 
 LOST = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -15,9 +16,10 @@ import torch
 from seqkit.errors import DataError, UsageError
 from seqkit.pretrained.folder import is_foreign, located
 from seqkit.runs.evaluate import Specialist, baseline, evaluate, finish
+from seqkit.runs.folder import opened
 from seqkit.runs.imported import import_model
 from seqkit.runs.prepare import Prepared
-from seqkit.runs.summary import Summary, read_summary, task_folders
+from seqkit.runs.summary import Summary, read_summary, state, task_folders
 from seqkit.runs.trained_model import TrainedModel, load_one
 from seqkit.training.loggers import log_test_metrics
 
@@ -90,12 +92,15 @@ def evaluate_run(
     folder: Path, split: str, specialist: Specialist | None = None
 ) -> dict[str, dict[str, float]]:
     """Metrics on a split as of `evaluate`: of each task of a mixture by name, of another run by the empty name."""
-    places = task_folders(folder)
-    if not places:
-        return {"": evaluate(folder, split, specialist)}
-    found = {name: evaluate(place, split, specialist) for name, place in places.items()}
-    if split == "test":
-        _finished(folder)
+    finishes = split == "test" and state(folder) == "trained"
+    with opened(folder, lambda: True) if finishes else nullcontext():
+        places = task_folders(folder)
+        found = {
+            name: evaluate(place, split, specialist)
+            for name, place in (places or {"": folder}).items()
+        }
+        if places and finishes:
+            _finished(folder)
     return found
 
 

@@ -7,7 +7,6 @@ checkpoints/ holds points to resume from, the best weights and, once trained, mo
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,33 +21,44 @@ from seqkit.config.recipe import check_name
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, DivergedError, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
+from seqkit.finite import flawed_weight
 from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
 from seqkit.runs.calibration import calibrate
-from seqkit.runs.evaluate import Specialist, check_data, evaluate_model, finish
+from seqkit.runs.evaluate import Specialist, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
     GIVEN,
     STATE,
+    as_seen_from_here,
+    beside_learned,
     changed_plugins,
     check_new,
     check_no_links,
     digests,
+    half_done,
     is_unfinished,
     logging_to,
     opened,
-    plugin_digests,
 )
 from seqkit.runs.initial_weights import told
 from seqkit.runs.launcher import rank, telling_of_lost_processes
 from seqkit.runs.linear_model import add_linear_model
 from seqkit.runs.mixture import constants, evaluate_run, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
+from seqkit.runs.reopened import check_data
 from seqkit.runs.setup import RunSetup, begin_fine_tuning, end_fine_tuning
 from seqkit.runs.summary import Summary, read_summary, state
 from seqkit.runs.trained_files import write_summary, write_tasks
 from seqkit.training import metrics_csv
-from seqkit.training.checkpoint_files import FOLDER, Checkpoint, checkpoints, newest_good, sweep
+from seqkit.training.checkpoint_files import (
+    FOLDER,
+    Checkpoint,
+    checkpoints,
+    has_written,
+    newest_good,
+    remove_all,
+)
 from seqkit.training.checkpoint_io import read_checkpoint
 from seqkit.training.interrupt import StopSignals
 from seqkit.training.loggers import log_settings
@@ -83,7 +93,7 @@ def run(
     check_name(str(config["recipe"]))  # which logs and paths hold
     if not resume and is_first:
         check_new(folder)
-    point = _newest(folder) if resume and checkpoints(folder / FOLDER) else None
+    point = _newest(folder) if resume else None
     signals = StopSignals()
     with signals.installed(), silence_lightning():
         state_of_run = None if point is None else read_mapping(folder / STATE)
@@ -98,10 +108,8 @@ def run(
                 is_as_before = is_unfinished(folder)
             else:
                 is_as_before = not (folder / CONFIG).is_file()
-            if not is_as_before or (point is None and checkpoints(folder / FOLDER)):
+            if not is_as_before or (point is None and has_written(folder / FOLDER)):
                 check_new(folder)  # another process has worked there since the first look
-            sweep(folder)
-            sweep(folder / FOLDER)
             if point is None:
                 _begin(folder, prepared)
             with logging_to(folder / "log.txt"):
@@ -139,10 +147,12 @@ def run(
 def _begin(folder: Path, prepared: Prepared) -> None:
     """Write what a run keeps from its beginning on: its configuration, what was learned from the data, its source."""
     (folder / metrics_csv.NAME).unlink(missing_ok=True)
+    remove_all(folder / FOLDER)
     config = prepared.config
-    write_atomic(folder / CONFIG, to_yaml(config).encode())
-    beside = {"plugins": plugin_digests(config), GIVEN: config.left_open}
+    beside = beside_learned(folder, config) | {GIVEN: config.left_open}
     write_json(folder / STATE, saved_state(prepared) | beside)
+    # the last of what resuming needs: a run without it has not begun
+    write_atomic(folder / CONFIG, to_yaml(config).encode())
     if prepared.initial is not None:
         keep_files(located(prepared.initial.run), folder)
 
@@ -171,12 +181,16 @@ def resume_run(
             f"{others[0]} would change what a run learns, so it cannot be resumed with it; "
             f"these may change: {', '.join(MAY_CHANGE)}"
         )
+    # killed between the two, by an earlier version: nothing is lost
+    if not (folder / STATE).is_file() and not has_written(folder / FOLDER):
+        return run(config, folder, specialist=specialist, resume=True)
     if changed := changed_plugins(folder, config):
         raise DataError(
             f"the plug-in {', '.join(changed)} has changed since {folder} began (its SHA-256 differs); "
             "bring the old one back, or train a new run"
         )
-    return run(_as_given(config, folder), folder, specialist=specialist, resume=True)
+    seen = as_seen_from_here(_as_given(config, folder), folder)
+    return run(seen, folder, specialist=specialist, resume=True)
 
 
 MAY_CHANGE = (
@@ -203,9 +217,14 @@ def train_or_resume(
         raise UsageError(f"{folder} holds a run of another configuration; give another --out")
     if is_unfinished(folder):
         return resume_run(folder, {}, specialist)
-    if rank() == 0 and state(folder) == "trained":
+    if rank() > 0:
+        return None
+    if state(folder) == "trained":
         evaluate_run(folder, "test", specialist)
-    return read_summary(folder) if rank() == 0 else None
+    elif half_done(folder):
+        with opened(folder, lambda: True):
+            pass
+    return read_summary(folder)
 
 
 def _as_given(written: Config, folder: Path) -> Config:
@@ -221,7 +240,7 @@ def _as_given(written: Config, folder: Path) -> Config:
 def _is_same(config: Config, folder: Path) -> bool:
     """Whether what was given for the run in a folder is this configuration."""
     written = complete(folder / CONFIG, may_mix=True)
-    if GIVEN in read_mapping(folder / STATE):
+    if (folder / STATE).is_file() and GIVEN in read_mapping(folder / STATE):
         return config.given == _as_given(written, folder).given
     return _may_be_same(config, written)
 
@@ -239,8 +258,7 @@ def _may_be_same(given: Any, written: Any, *, of_source: bool = False) -> bool:
 def trial(config: Config) -> Summary:
     """Train as `run` does, but keep nothing but the summary, with metrics on the validation split; none is tested.
 
-    Raises as `run`, DivergedError if the validation loss is not finite, and UsageError if the data has no validation
-    split.
+    Raises as `run` and `evaluate_model`.
     """
     if "tasks" in config:
         raise UsageError(
@@ -262,8 +280,6 @@ def trial(config: Config) -> Summary:
         summary = attempt.fit()
         assert summary is not None  # a trial is one process
         metrics = evaluate_model(attempt.prepared.model, prepared.data, prepared.config, "valid")
-    if not math.isfinite(metrics["loss"]):
-        raise DivergedError(f"the validation loss is {metrics['loss']}; lower the learning rate")
     return summary.changed(metrics=metrics)
 
 
@@ -362,11 +378,8 @@ class Attempt:
         if not is_first:
             return None
         weights = setup.use_best_weights(self.prepared.model)
-        for name, weight in self.prepared.model.state_dict().items():
-            if weight.is_floating_point() and not bool(weight.isfinite().all()):
-                raise DivergedError(
-                    f"{name} is not finite at the end of training; lower the learning rate"
-                )
+        if broken := flawed_weight(self.prepared.model.state_dict()):
+            raise DivergedError(f"{broken} at the end of training; lower the learning rate")
         after = {
             "network_share": add_linear_model(self.prepared),
             "temperature": calibrate(self.prepared),
@@ -437,12 +450,19 @@ def _check_batches(valid_loader: Any, num_processes: int) -> None:
             )
 
 
-def _newest(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
-    """Newest good checkpoint of a run, and the facts that the run is checked against. Raises as `check_resumable`."""
+def _newest(folder: Path) -> tuple[Checkpoint, dict[str, Any]] | None:
+    """Newest good checkpoint of a run, and the facts that the run is checked against; None: none was ever written.
+
+    Raises UsageError if all are damaged, else as `check_resumable`.
+    """
     from seqkit.training.resume import check_resumable
 
     found = newest_good(folder / FOLDER)
     if found is None:
+        if not has_written(folder / FOLDER):
+            if checkpoints(folder / FOLDER):
+                log.warning("no checkpoint of %s was written to its end, so it begins anew", folder)
+            return None
         raise UsageError(
             f"{folder} has no good checkpoint to resume from; train again with: seqkit fit {folder / CONFIG}"
         )

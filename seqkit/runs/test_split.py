@@ -17,8 +17,7 @@ from seqkit.data.sample import Sample
 from seqkit.interfaces import IGNORE, Objective
 from seqkit.objectives.multi_label import MultiLabel
 from seqkit.raw import GraphData
-from seqkit.runs.evaluate import check_data
-from seqkit.runs.prepare import data_module
+from seqkit.runs.reopened import check_data, reopened
 from seqkit.runs.trained_model import TrainedModel
 
 log = logging.getLogger("seqkit")
@@ -30,16 +29,13 @@ class SplitInputs:
     Raises DataError where the data is gone. Logs if the data has changed.
     """
 
-    def __init__(self, trained: TrainedModel, folder: Path):
-        config = complete(trained.config)
-        self._data = data_module(config, trained.tokenizer, trained.objective)
-        self.objective, self._samples = trained.objective, self._data.splits().test
-        self._max_tokens = config["data"]["max_tokens"]
-        self._data.test_dataloader()
-        if "test" in self._data.changed_splits(trained.summary.data_sha256):
-            log.warning(
-                "the test data of %s has changed since the run (its SHA-256 differs)", folder
-            )
+    def __init__(self, trained: TrainedModel):
+        self._data, doubt = reopened(trained)
+        self.objective = trained.objective
+        self._samples = self._data.splits().test
+        self._max_tokens = complete(trained.config)["data"]["max_tokens"]
+        if doubt:
+            log.warning("%s", doubt)
 
     @property
     def total(self) -> int | None:
@@ -122,11 +118,8 @@ def graph_reader(
     def read(path: str) -> tuple[GraphData, list[str]]:
         found = own.nodes_of(path)
         if Path(path).expanduser().resolve() == Path(own.path).expanduser().resolve():
-            check_data(
-                trained.summary.data_sha256,
-                data_module(trained.config, trained.tokenizer, trained.objective),
-                folder,
-            )
+            data, _ = reopened(trained, ())
+            check_data(trained.summary.data_sha256, data, folder)
         return found
 
     return read

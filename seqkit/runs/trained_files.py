@@ -15,7 +15,7 @@ from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces import Objective, TokenSpec
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.metric import primary_metric
-from seqkit.runs.folder import CONFIG, STATE, digests, plugin_digests
+from seqkit.runs.folder import CONFIG, STATE, beside_learned, digests
 from seqkit.runs.prepare import Prepared, alone
 from seqkit.runs.summary import TASKS, Summary
 from seqkit.training import metrics_csv
@@ -88,7 +88,7 @@ def write_tasks(
         place = folder / TASKS / name
         (place / FOLDER).mkdir(parents=True, exist_ok=True)
         write_atomic(place / CONFIG, to_yaml(task.config).encode())
-        write_json(place / STATE, states[name] | {"plugins": plugin_digests(task.config)})
+        write_json(place / STATE, states[name] | beside_learned(place, task.config))
         metrics_csv.write_of_task(folder / metrics_csv.NAME, name, place / metrics_csv.NAME)
         of_task = write_summary(place, replace(task, model=alone(task)), {**facts, **own[name]})
         digests.append(of_task.sha256)

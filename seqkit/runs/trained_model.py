@@ -23,7 +23,14 @@ from seqkit.generation.decode import evaluating
 from seqkit.interfaces import LabeledBatch, LossOutput, Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
 from seqkit.runs.answers import predictions
-from seqkit.runs.folder import CONFIG, STATE, changed_plugins, check_as_trained, check_no_links
+from seqkit.runs.folder import (
+    CONFIG,
+    STATE,
+    as_seen_from_here,
+    changed_plugins,
+    check_as_trained,
+    check_no_links,
+)
 from seqkit.runs.summary import Summary, check_trained, read_summary, task_folders
 from seqkit.training.weights import load_weights
 
@@ -138,6 +145,7 @@ def load_one(
     if dtype == "auto":
         dtype = "bfloat16" if _generates_in_bfloat16(objective, device) else None
     model = model.eval().to(device, getattr(torch, dtype) if isinstance(dtype, str) else dtype)
+    config = as_seen_from_here(config, folder)
     return TrainedModel(model, built.tokenizer, objective, config, summary, folder)
 
 

@@ -8,20 +8,22 @@ import asyncio
 import faulthandler
 import logging
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from litserve import LitAPI, LitServer
 from litserve.server import RegularRequestHandler
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from seqkit.errors import one_line, printable, reason
+from seqkit.files import decoded, load_json
 from seqkit.generation.sampling import Sampling
 from seqkit.serve.inputs import MAX_TOKENS
 
@@ -166,8 +168,33 @@ class TextsAPI(RunAPI):
         yield from output
 
 
+class StrictRequest(Request):
+    """A request whose JSON is read as all JSON of seqkit: a key that is given twice is refused."""
+
+    async def json(self) -> Any:
+        """The body. Raises HTTPException, status 422, where it is no such JSON."""
+        try:
+            return load_json(decoded(await self.body()))
+        except ValueError as error:
+            raise HTTPException(422, f"the body is no JSON: {one_line(error)[:200]}") from error
+
+
+class StrictRoute(APIRoute):
+    """A route whose requests are StrictRequests."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, as FastAPI asks for it."""
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return strictly
+
+
 class Guard:
-    """ASGI middleware: status 504 after `seconds` without a word, 422 for a stream that begins with an error."""
+    """ASGI middleware: status 504 after `seconds` without a word, 422 for a stream that begins with an error, 413 for a
+    body that is declared to be too large."""
 
     def __init__(self, app: Any, seconds: float):
         self.app = app
@@ -179,6 +206,11 @@ class Guard:
         is_open = False
         if scope["type"] != "http":
             await self.app(scope, receive, send)
+            return
+        declared = dict(scope["headers"]).get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > MAX_BYTES:
+            large = JSONResponse({"detail": f"a body has at most {MAX_BYTES:,} bytes"}, 413)
+            await large(scope, receive, send)
             return
 
         async def relay(message: dict[str, Any]) -> None:
@@ -227,6 +259,11 @@ class RunServer(LitServer):
                 return answer
 
             self.app.add_api_route("/embed", embed, methods=["POST"])
+
+    def register_endpoints(self) -> None:
+        """Register LitServe's routes as strict ones."""
+        self.app.router.route_class = StrictRoute
+        super().register_endpoints()
 
     def _start_server(
         self, port: int, number: int, log_level: str, sockets: Any, kind: str, **options: Any

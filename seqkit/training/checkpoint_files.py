@@ -82,6 +82,18 @@ def newest_good(folder: Path, family: str = RESUME) -> Checkpoint | None:
     return None
 
 
+def has_written(folder: Path) -> bool:
+    """Whether a checkpoint to resume from was ever written to its end there, be it damaged now."""
+    return any(manifest_of(one.path).exists() for one in checkpoints(folder))
+
+
+def remove_all(folder: Path) -> None:
+    """Remove the checkpoints of a run that begins anew."""
+    for family in (RESUME, BEST):
+        for one in checkpoints(folder, family):
+            remove_checkpoint(one.path)
+
+
 def remove_checkpoint(path: Path) -> None:
     """Remove the manifest, then the file: after a crash in between, the file is not good and not taken."""
     manifest_of(path).unlink(missing_ok=True)
@@ -89,8 +101,8 @@ def remove_checkpoint(path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove temporary files that killed processes left in a folder."""
-    for path in folder.glob(".*.part"):
+    """Remove temporary files that killed processes left in a folder and below it."""
+    for path in folder.rglob(".*.part"):
         path.unlink(missing_ok=True)
 
 

@@ -7,6 +7,7 @@ epoch follows that batch, it runs after resuming; Lightning alone would leave it
 from __future__ import annotations
 
 import copy
+import logging
 import math
 import random
 import signal
@@ -31,6 +32,8 @@ from seqkit.training.metrics_csv import MetricsCSV
 from seqkit.training.module import TrainingModule
 from seqkit.training.parallel import ShardedStrategy, local_part
 from seqkit.training.private_names import end_epoch, is_accumulating, validation_follows
+
+log = logging.getLogger("seqkit")
 
 KEY = "resume"
 """Key of what `RandomState` adds to a checkpoint."""
@@ -246,7 +249,7 @@ class RunFacts(Callback):
             "num_steps": pl_module.num_steps,
             "seconds": self.seconds_before + time.perf_counter() - self._started,
             "num_rows": num_rows,
-            "versions": {"torch": str(torch.__version__), "pytorch-lightning": pl.__version__},
+            "versions": _versions(),
             **self.digests(),
         }
 
@@ -257,7 +260,10 @@ class RunFacts(Callback):
 def check_resumable(
     content: Content, found: checkpoint_files.Checkpoint, digests: Mapping[str, str]
 ) -> None:
-    """Raise DataError if a checkpoint has another format, other digests of files, or another step than its name."""
+    """Raise DataError if a checkpoint has another format, other digests of files, or another step than its name.
+
+    Logs other versions of torch and Lightning.
+    """
     facts = content.get("run", {})
     what = ""
     if facts.get("format") != FORMAT or KEY not in content:
@@ -270,6 +276,21 @@ def check_resumable(
         raise DataError(
             f"{found.path} {what}; resume with the version that wrote it, or train again"
         )
+    known = facts.get("versions", {})
+    for name, version in _versions().items():
+        if known.get(name) != version:
+            log.warning(
+                "%s was written with %s %s, and %s goes on: the rest may differ in its last digits",
+                found.path,
+                name,
+                known.get(name, "of an unknown version"),
+                version,
+            )
+
+
+def _versions() -> dict[str, str]:
+    """Versions of what trains: with the same, a resumed run is equal bit for bit."""
+    return {"torch": str(torch.__version__), "pytorch-lightning": pl.__version__}
 
 
 def is_point(trainer: Any, pl_module: Any) -> bool:

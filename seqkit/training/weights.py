@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from seqkit.errors import DataError, one_line
 from seqkit.files import read_small, write_atomic
+from seqkit.finite import flawed_weight
 
 MAX_HEADER_BYTES = 2**26
 """Bytes of a safetensors file beside its numbers."""
@@ -55,11 +56,10 @@ def load_weights(model: nn.Module, path: Path, digest: str) -> None:
         raise DataError(
             f"{path} does not fit the model of config.yaml: {wrong[0]}{more}; copy the run again"
         )
-    if broken := next((name for name, x in weights.items() if x.isnan().any()), None):
-        raise DataError(
-            f"{path}: the weight {broken} holds NaN; its training diverged, train again"
-        )
     model.load_state_dict(weights, strict=False)
+    # asked of the model's: a number of a wider type may be infinite there
+    if broken := flawed_weight(model.state_dict()):
+        raise DataError(f"{path}: {broken}; its training diverged, train again")
 
 
 def misfits(weights: dict[str, Tensor], own: dict[str, Tensor]) -> list[str]:

@@ -31,6 +31,7 @@ def test_a_recipe_is_trained_from_python(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_of_several_processes_the_first_alone_speaks_of_the_data(monkeypatch, rank):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     monkeypatch.setenv("RANK", rank)
     log, before = logging.getLogger("seqkit"), logging.getLogger("seqkit").level
     try:

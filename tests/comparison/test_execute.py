@@ -1,5 +1,6 @@
 """Cells in processes: results are whole and shared, a death takes nothing else with it, and what failed is kept."""
 
+import math
 import multiprocessing
 import os
 import signal
@@ -18,6 +19,7 @@ from seqkit.comparison.execute import (
     read_result,
     result_path,
     run_attempt,
+    write_result,
 )
 from seqkit.comparison.types import CurvePoint
 from seqkit.errors import DataError, DivergedError, UsageError
@@ -41,6 +43,20 @@ def test_a_damaged_result_is_named_and_never_taken_for_one(tmp_path, content):
     (tmp_path / "seed-1.json").write_text(content)
     with pytest.raises(DataError, match=r"seed-1\.json is damaged"):
         read_result(tmp_path / "seed-1.json")
+
+
+def test_a_result_of_which_a_digit_was_changed_is_refused_and_one_without_a_digest_is_read(
+    tmp_path,
+):
+    path = tmp_path / "seed-1.json"
+    write_result(path, ended := Ended(seconds=2.5, metrics={"loss": 0.125, "accuracy": math.nan}))
+    text = path.read_text()
+    assert read_result(path).metrics["loss"] == 0.125
+    path.write_text(text.replace("0.125", "0.135"))
+    with pytest.raises(DataError, match=r"its SHA-256 .* delete it"):
+        read_result(path)
+    write_json(path, ended.to_json())
+    assert read_result(path).seconds == 2.5
 
 
 def test_a_lock_that_is_a_link_is_refused_and_the_file_behind_it_stays(tmp_path):

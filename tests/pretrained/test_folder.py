@@ -412,13 +412,18 @@ def test_keys_that_are_not_read_are_said_at_the_level_of_information(tmp_path, c
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [(lambda x: x.mul_(torch.nan), "holds NaN"), (lambda x: x.long(), "holds int64")],
+    [
+        (lambda x: x.mul_(torch.nan), "holds NaN"),
+        (lambda x: x.index_fill(0, torch.tensor([1]), -torch.inf), "holds infinity"),
+        (lambda x: torch.full_like(x, 1e300, dtype=torch.float64), "holds infinity"),
+        (lambda x: x.long(), "holds int64"),
+    ],
 )
 def test_weights_that_are_no_numbers_are_refused(tmp_path, change, said):
     saved(tmp_path / "theirs", "Bert", BERT)
     key = "encoder.layer.1.output.dense.weight"
     rewritten(tmp_path / "theirs", lambda held: held.update({key: change(held[key])}))
-    with pytest.raises(DataError, match=f"{key} {said}"):
+    with pytest.raises(DataError, match=f"{key} {said}; no model is made of it$"):
         import_model(tmp_path / "theirs", tmp_path / "run", "theirs")
 
 

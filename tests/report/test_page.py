@@ -20,6 +20,7 @@ from pages import Page
 
 import seqkit
 from seqkit.data import Table
+from seqkit.files import read_mapping, write_json
 from seqkit.interfaces import LossOutput
 from seqkit.objectives import MultiLabel
 from seqkit.report import page
@@ -135,6 +136,27 @@ def test_wrongly_classified_images_have_captions(copy):
         re.search(r"number \d \(\d+ %\), not .* number \d<small>sample \d+<", caption)
         for caption in captions
     )
+
+
+@pytest.mark.parametrize(
+    ("digest", "said"),
+    [
+        ("2:" + "0" * 64, "has changed"),
+        (None, "is still the same"),
+        ("1:" + "0" * 64, "is still the same"),
+    ],
+)
+def test_no_examples_are_drawn_of_data_that_is_not_known_to_be_the_runs(copy, digest, said):
+    folder = copy("classify")
+    summary = read_mapping(folder / "summary.json")
+    summary["data_sha256"]["test"] = digest
+    if digest is None:
+        del summary["data_sha256"]["test"]
+    write_json(folder / "summary.json", summary)
+    page = Page(write_report(folder).read_text(encoding="utf-8"))
+    assert said in page.text
+    assert "so no examples are shown" in page.text
+    assert "Confusion matrix" not in page.headings
 
 
 def test_without_its_data_a_report_says_so_and_shows_the_rest(copy):

@@ -1,5 +1,6 @@
 """Answers to many inputs: read batch by batch, and a fault stays with its own example."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,13 +146,16 @@ def test_tokens_have_predictions_and_probabilities_and_padding_has_none():
         ] == ([(5, 2), (2, 2)] if chosen else [None, None])
 
 
-def test_weights_that_are_not_numbers_give_no_answer():
-    """Of a batch, only the examples whose own prediction is NaN fail."""
+@pytest.mark.parametrize(
+    ("bad", "said"), [(math.nan, "NaN"), (math.inf, "infinity"), (-math.inf, "infinity")]
+)
+def test_weights_that_are_not_numbers_give_no_answer(bad, said):
+    """Of a batch, only the examples whose own prediction is not finite fail."""
     trained = model_of()
     forward = trained.model.function
     trained.model.function = lambda batch: forward(batch).masked_fill(
-        (batch.valid.sum(dim=1) > 3)[:, None], torch.nan
+        (batch.valid.sum(dim=1) > 3)[:, None], bad
     )
     found = list(predictions(trained, [Input(word, word) for word in ("ab", "abcdef")]))
     assert (found[0].prediction, found[0].error) == ("short", None)
-    assert "NaN" in found[1].error
+    assert f"computes {said}" in found[1].error

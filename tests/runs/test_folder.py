@@ -31,6 +31,9 @@ def _alone(monkeypatch):
     for name in (
         "RANK",
         "LOCAL_RANK",
+        "WORLD_SIZE",
+        "MASTER_PORT",
+        "TORCHELASTIC_RUN_ID",
         "SLURM_PROCID",
         "SLURM_NTASKS",
         "SLURM_STEP_ID",
@@ -62,8 +65,11 @@ def test_runs_that_start_in_one_second_get_a_folder_each(tmp_path):
     ("environment", "number"),
     [
         ({}, 0),
-        ({"RANK": "3", "LOCAL_RANK": "1"}, 3),
-        ({"LOCAL_RANK": "1"}, 1),
+        ({"RANK": "3", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "x"}, 3),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, 0),
+        # as Lightning starts its own, be it from a shell with RANK=0
+        ({"RANK": "0", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "1"}, 1),
+        ({"SLURM_NTASKS": "1", "SLURM_PROCID": "0"}, 0),
         ({"SLURM_PROCID": "2", "SLURM_STEP_ID": "0"}, 2),
         ({"SLURM_PROCID": "2"}, 0),
         ({"SLURM_PROCID": "2", "SLURM_STEP_ID": "0", "SLURM_JOB_NAME": "bash"}, 0),
@@ -77,6 +83,23 @@ def test_the_number_of_a_process_is_what_its_launcher_says(monkeypatch, environm
 
 
 @pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"RANK": "1", "LOCAL_RANK": "1"}, "RANK LOCAL_RANK"),
+        ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_PORT": "1"}, "WORLD_SIZE"),
+        ({"LOCAL_RANK": "3"}, "LOCAL_RANK"),
+        ({"SLURM_NTASKS": "2", "SLURM_PROCID": "1"}, "SLURM_NTASKS"),
+    ],
+    ids=str,
+)
+def test_numbers_of_processes_that_no_launcher_set_are_refused(monkeypatch, environment, named):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=rf"type: unset {named}$"):
+        rank()
+
+
+@pytest.mark.parametrize(
     ("state", "unfinished"), [(None, True), ("trained", False), ("finished", False)]
 )
 def test_a_run_is_unfinished_until_it_has_trained_to_its_end(tmp_path, state, unfinished):
@@ -87,6 +110,13 @@ def test_a_run_is_unfinished_until_it_has_trained_to_its_end(tmp_path, state, un
 def test_a_folder_that_holds_something_is_never_overwritten(tmp_path):
     check_new(tmp_path / "new")
     check_new(tmp_path)
+    for name in (".lock", ".config.yaml.7.part", STATE):  # of a process killed before its run began
+        (tmp_path / "killed").mkdir(exist_ok=True)
+        (tmp_path / "killed" / name).touch()
+        check_new(tmp_path / "killed")
+    (tmp_path / "killed" / "notes.txt").touch()
+    with pytest.raises(UsageError, match="exists"):
+        check_new(tmp_path / "killed")
     run = begun(tmp_path / "run", steps=[3, 20])
     with pytest.raises(UsageError, match="unfinished"):
         check_new(run)

@@ -15,6 +15,7 @@ def environment(monkeypatch):
     """Sets the variables of a launcher, and no others of one."""
     for name in (
         "WORLD_SIZE",
+        "MASTER_PORT",
         "LOCAL_WORLD_SIZE",
         "SLURM_NTASKS",
         "SLURM_NNODES",

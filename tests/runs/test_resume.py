@@ -4,8 +4,10 @@ import io
 import logging
 import signal
 import sys
+from pathlib import Path
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from pytorch_lightning import Callback
 from runs.stopping import TEXT, WORDS, Kick, config, differences, rows, with_callback
@@ -22,8 +24,9 @@ from seqkit.runs.evaluate import evaluate
 from seqkit.runs.folder import logging_to
 from seqkit.runs.mixture import load
 from seqkit.runs.run import resume_run, run
-from seqkit.training.checkpoint_files import newest_good
+from seqkit.training.checkpoint_files import Checkpoint, newest_good
 from seqkit.training.checkpoint_io import read_checkpoint, write_checkpoint
+from seqkit.training.resume import FORMAT, KEY, check_resumable
 
 
 @pytest.fixture(autouse=True)
@@ -303,6 +306,18 @@ def refusal(folder, path, change):
 
 def test_a_checkpoint_of_another_format_is_refused_before_anything_is_trained_or_cut(stopped_text):
     assert "has format 2" in refusal(*stopped_text, lambda content: content["run"].update(format=2))
+
+
+def test_versions_that_did_not_write_a_checkpoint_are_said(caplog):
+    facts = {"format": FORMAT, "versions": {"torch": "1.99.7", "pytorch-lightning": pl.__version__}}
+    content = {"run": facts, KEY: {}, "global_step": 3}
+    check_resumable(content, Checkpoint(Path("c"), 3), {})
+    (line,) = caplog.messages
+    assert line.startswith(f"c was written with torch 1.99.7, and {torch.__version__} goes on")
+    caplog.clear()
+    facts["versions"]["torch"] = str(torch.__version__)
+    check_resumable(content, Checkpoint(Path("c"), 3), {})
+    assert not caplog.messages
 
 
 def test_a_checkpoint_of_another_configuration_is_refused(stopped_text):

@@ -16,6 +16,7 @@ from seqkit.runs import run as run_module
 from seqkit.runs.evaluate import evaluate
 from seqkit.runs.mixture import load
 from seqkit.runs.run import run, trial
+from seqkit.runs.summary import read_summary
 
 QUICK = ["--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu"]
 SMALL = ["--data.limit", "40", "--data.batch_size", "10"]
@@ -80,6 +81,16 @@ def test_a_run_that_fails_after_its_first_step_keeps_its_folder(tmp_path):
     with pytest.raises(DivergedError):
         run(config("--optimizer.lr", "1e30"), tmp_path / "run")
     assert "the run stopped" in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
+
+
+def test_a_run_whose_model_computes_nan_in_the_end_is_not_finished(tmp_path):
+    """Its one step leaves finite weights, too large to compute with."""
+    words = ["--optimizer.lr", "1e30", "--trainer.max_steps", "1", "--trainer.weights", "last"]
+    with pytest.raises(DivergedError, match="computes NaN on the test split"):
+        run(config(*words), tmp_path / "run")
+    assert read_summary(tmp_path / "run").state == "trained"
+    with pytest.raises(DivergedError, match="computes NaN"):
+        evaluate(tmp_path / "run", "test")
 
 
 def test_warm_up_of_more_than_a_run_is_said_in_its_log(tmp_path):
@@ -275,6 +286,33 @@ def test_a_test_of_data_that_have_changed_since_the_run_says_so(reviewed, caplog
     reviews(file, "song")
     evaluate(folder, "test")
     assert f"test data of {folder} has changed" in caplog.text
+
+
+def test_a_run_finds_its_data_from_any_folder_and_says_which_is_gone(tmp_path, monkeypatch, caplog):
+    """Its paths are relative to where it began, also when the whole folder has moved."""
+    (tmp_path / "old" / "sub").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "old")
+    reviews(Path("sub/r.csv"), "film")
+    words = {"data": "sub/r.csv", "data.target": "label", "trainer.max_steps": 2}
+    run(complete("text/classify", "debug", words), Path("runs/one"))
+    monkeypatch.chdir(tmp_path)
+    shutil.move("old", "new")
+    found = evaluate(Path("new/runs/one"), "test")
+    assert found == read_summary(Path("new/runs/one")).metrics
+    write_report(Path("new/runs/one"))
+    assert "no examples are shown" not in Path("new/runs/one/report.html").read_text("utf-8")
+    assert "has changed" not in caplog.text
+    # what lies here comes first, and is known not to be the run's
+    Path("sub").mkdir()
+    reviews(Path("sub/r.csv"), "song")
+    evaluate(Path("new/runs/one"), "test")
+    assert "has changed" in caplog.text
+    shutil.rmtree("sub")
+    shutil.rmtree("new/sub")
+    with pytest.raises(
+        DataError, match=r"sub/r\.csv does not exist \(data\.source\.path of .*ln -s NEW"
+    ):
+        evaluate(Path("new/runs/one"), "test")
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "state.json"])

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import which
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -209,8 +210,10 @@ def test_a_text_is_that_of_the_command_and_comes_in_pieces(lm_url, lm, capsys):
     [
         ("predict", b"", 422, "required"),
         ("predict", b"[1]", 422, "object"),
-        ("predict", b'{"input": ' + b"[" * 10**5 + b"]" * 10**5 + b"}", 400, "parsing"),
-        ("predict", b'{"input": "\xff"}', 400, "parsing"),
+        ("predict", b'{"input": ' + b"[" * 10**5 + b"]" * 10**5 + b"}", 422, "nested"),
+        ("predict", b'{"input": "\xff"}', 422, "no JSON"),
+        ("predict", b'{"input": "a", "input": "b"}', 422, "'input' is given twice"),
+        ("embed", b'{"input": {"a": 1, "a": 1}}', 422, "'a' is given twice"),
         ("predict", b'{"input": "a", "path": "x"}', 422, "path"),
         ("predict", b'{"input": {"a": 1}}', 422, "no text"),
         ("predict", b'{"input": NaN}', 422, "empty"),
@@ -218,7 +221,7 @@ def test_a_text_is_that_of_the_command_and_comes_in_pieces(lm_url, lm, capsys):
         ("embed", b'{"input": "' + b"a" * 5000 + b'"}', 422, "4,096"),
         ("generate", b'{"input": "a"}', 404, "Not Found"),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_a_bad_request_has_one_line_that_says_why(url, path, body, status, says):
     answer = requests.post(f"{url}/{path}", body, headers=JSON, timeout=40)
@@ -252,6 +255,14 @@ def test_bodies_that_are_too_large_or_no_json_and_other_hosts_are_refused(url):
     for body in (b"a" * (2**23 + 1), (b"a" * 2**16 for _ in range(300))):
         with suppress(requests.ConnectionError):  # the rest of the body was not taken
             assert requests.post(address, body, headers=JSON, timeout=40).status_code == 413
+    # by its header: the rest is not waited for
+    host = urlsplit(address)
+    with socket.create_connection((host.hostname, host.port), 40) as raw:
+        raw.sendall(
+            f"POST {host.path} HTTP/1.1\r\nHost: {host.netloc}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: 99999999999\r\n\r\n{{".encode()
+        )
+        assert b" 413 " in raw.recv(100)
     # what a web page may send without being asked
     for headers in ({"Content-Type": "text/plain"}, {}):
         assert (
