@@ -62,8 +62,8 @@ class Table(DataSource):
     A recipe with the tokenizer `Join` learns from all columns: a column of texts, images, sounds or molecules is a
     part, and numbers, dates and categories are one part together, `cells`. Other recipes read one column.
     path: CSV, TSV, JSON, JSON Lines, Parquet or Arrow files: one, several, a folder of shards, a pattern such as
-    `data/*.parquet`, or `hf://owner/name`. columns: what is known of its columns; the rest is inferred from the first
-    rows, and said in a line each. division: how rows are divided into splits. folder: folder of the files that cells
+    `data/*.parquet`, or `hf://owner/name`. columns: what is known of its columns; the rest is inferred from its
+    cells, and said in a line each. division: how rows are divided into splits. folder: folder of the files that cells
     name, which lie below it; None: that of the table. skip_bad: at most so many rows of a split that cannot be used are
     left out, and counted.
 
@@ -115,7 +115,7 @@ class Table(DataSource):
         return self._schema
 
     def inferred(self, *, reads: str | None = None, reads_files: bool = False) -> Schema:
-        """The columns of the table, by what is given and its first rows.
+        """The columns of the table, by what is given and its cells.
 
         reads: as of `infer`. reads_files: True: the tokenizer reads files itself, and a column may name them.
         Raises DataError where a column does not exist, or what to learn is not clear.

@@ -39,6 +39,9 @@ _NUMBER = re.compile(
 )
 """A number as people write it: sign, currency, groups of three digits, per cent."""
 
+EXPONENT = re.compile(r"\d+E\d+")
+"""A code of digits around an E, as of flats and wells; programs write numbers as 1.5E2 or 1e+02."""
+
 
 def is_blank(cell: Any) -> bool:
     """Whether a cell holds nothing: null, blank, NaN, an empty list or file."""
