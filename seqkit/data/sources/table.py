@@ -18,6 +18,7 @@ from seqkit.data.leaks import Compared, tell_leaks
 from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
+from seqkit.data.spellings import alike, one_spelling
 from seqkit.data.splits import MAX_OF_GROUP, SPLIT_NAMES, SPLIT_WORDS, by_group, stratified
 from seqkit.data.tables.cells import canonical, is_missing, number, short
 from seqkit.data.tables.examples import Examples, UsableRows
@@ -153,6 +154,8 @@ class Table(DataSource):
         if schema.target_kind == "labels":
             names = [column.name for column in schema.targets]
         if schema.target_kind in ("classes", "tags"):
+            if schema.target_kind == "classes":
+                _spell_alike([*read.values()])
             names = self._class_names(train)
             for split, part in read.items():
                 part.number(names, split)
@@ -167,6 +170,7 @@ class Table(DataSource):
         if self.division.group is not None:
             self._tell_shared_groups(found, name)
         _check_learnable(found, schema, name, names)
+        self._tell_spellings(train)
         inputs = {split: self._inputs(part) for split, part in read.items()}
         keys = {split: [inputs[of][i] for i in rows] for split, (of, rows) in places.items()}
         self._tell_leaks(found, keys, schema, is_given="test" in read)
@@ -383,6 +387,15 @@ class Table(DataSource):
             keep += f", or keep them together: --data.group {shlex.quote(column)}"
         tell_leaks(schema.name, found, keys, keep, self._say)
 
+    def _tell_spellings(self, train: UsableRows) -> None:
+        """Say which categories of an input look alike."""
+        for column in train.schema.inputs:
+            if column.kind == "category":
+                values = train.examples.values[column.name]
+                counts = Counter(values[row] for row in train.indices if values[row] is not None)
+                if said := alike(counts):
+                    self._say(f"{train.rows.name}: categories of {column.name}: {said}")
+
     def _tell_shared_groups(self, found: dict[str, Samples], table: str) -> None:
         """Say how many groups of test are in training, too, where the split was given."""
         test = found["test"].groups or []
@@ -419,6 +432,8 @@ class Table(DataSource):
                 f"{table}: {target} has {len(counts):,} different values in {len(train):,} rows, which are no classes; "
                 f"did you mean --data.target_kind {kind}, or another column (--data.target)?"
             )
+        if said := alike(counts):
+            self._say(Caution(f"{table}: classes of {target}: {said}"))
         single = sorted(name for name, count in counts.items() if count == 1)
         if single:
             self._say(
@@ -426,6 +441,13 @@ class Table(DataSource):
                 f"({listed(single, 5)})"
             )
         return _in_order(counts)
+
+
+def _spell_alike(parts: Sequence[UsableRows]) -> None:
+    """Give equal classes of all splits one spelling."""
+    spelling = one_spelling({label for part in parts for label in part.labels})
+    for part in parts:
+        part.labels = [spelling[label] for label in part.labels]
 
 
 def _in_order(names: Iterable[str]) -> list[str]:

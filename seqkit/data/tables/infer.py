@@ -22,6 +22,7 @@ from seqkit.data.formats import IMAGE, OF_CLASSES
 from seqkit.data.kinds import FILES, IMAGE_NAMES, KINDS, OF_CELLS, TargetKind
 from seqkit.data.tables.cells import (
     AMBIGUOUS,
+    CODE,
     EXPONENT,
     SOUNDS,
     content_of,
@@ -101,9 +102,6 @@ _DATE = re.compile(r"(?=.{6,40}$)[^\d]{0,10}\d+[^\d].*\d.*")
 """A text that may be a date: two groups of digits or more, which saves trying all forms on a text."""
 
 _WHOLE = re.compile(r"(\d{1,18})(\.0*)?")
-
-_CODE = re.compile(r"0\d+")
-"""A whole number that begins with a zero, as postcodes do."""
 
 _GROUPS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
 """A whole number whose digits points group."""
@@ -342,7 +340,7 @@ def _number_form(cells: _Cells) -> str | None:
     """Empty for numbers, a comma for numbers with a decimal comma; None: some cells are none, or are codes."""
     texts = [str(cell).strip() for cell in cells.drawn]
     is_code = not any("." in text for text in texts) and any(map(EXPONENT.fullmatch, texts))
-    if is_code or any(_CODE.fullmatch(text) or _is_long(text) for text in texts):
+    if is_code or any(CODE.fullmatch(text) or _is_long(text) for text in texts):
         return None
     forms = [form for form in ("", ",") if _fit(cells.drawn, form)]
     if len(forms) < 2:
