@@ -20,7 +20,7 @@ import numpy as np
 
 from seqkit.data.formats import GRAPH, TABLE, advice_on
 from seqkit.data.io import read_text
-from seqkit.data.tables.cells import is_missing, number
+from seqkit.data.tables.cells import exact_number, is_missing
 from seqkit.errors import DataError, one_line
 
 if TYPE_CHECKING:
@@ -268,17 +268,6 @@ def _table(folder: Path, stem: str) -> Rows:
     if not len(rows):
         raise DataError(f"{found[0]} has no rows; give each of the {stem} a line")
     return rows
-
-
-def exact_number(text: str) -> int | float | None:
-    """A finite number, an integer with all its digits; None: the text is something else, or missing."""
-    value = number(text)
-    if value is None or not math.isfinite(value):
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        return value
 
 
 def _value(cell: Any) -> Any:

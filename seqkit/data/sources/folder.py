@@ -30,6 +30,7 @@ from seqkit.data.leaks import Compared, tell_leaks
 from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
+from seqkit.data.spellings import alike
 from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, stratified
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.errors import DataError, UsageError, one_line
@@ -482,6 +483,8 @@ def _class_names(root: Path, parts: _Parts) -> list[str]:
                 raise DataError(
                     f"{root} has class {one_line(label)!r}, which training does not have; it has: {listed(names, 20)}"
                 )
+    if said := alike({name: counts[name] for name in names}):
+        log.warning(Caution(f"{root}: classes {said}"))
     return names
 
 

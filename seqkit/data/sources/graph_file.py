@@ -17,13 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqkit.data.graph_files import MASKS, RawGraph, exact_number, read_graph
-from seqkit.data.notes import listed
+from seqkit.data.graph_files import MASKS, RawGraph, read_graph
+from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Sample, Splits
 from seqkit.data.source import DataSource, check_test_fraction
 from seqkit.data.spectrum import eigenvectors
+from seqkit.data.spellings import alike, one_spelling
 from seqkit.data.splits import SPLIT_NAMES, stratified
-from seqkit.data.tables.cells import AMBIGUOUS, is_missing, number, word_of
+from seqkit.data.tables.cells import AMBIGUOUS, exact_number, is_missing, number, word_of
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData
@@ -115,6 +116,9 @@ class GraphFile(DataSource):
         }
         counts = {name: int((part != IGNORE).sum()) for name, part in parts.items()}
         lines = [_described(raw, label, names), *said]
+        count_of = Counter(names[i] for i in label[label != IGNORE].tolist())
+        if twins := alike(count_of):
+            log.warning(Caution(f"{self.path}: classes {twins}"))
         if not self.target:
             by_name = f"the label is {one_line(target)!r} by its name; to choose: --data.target"
             lines.insert(1, by_name)
@@ -171,10 +175,12 @@ class GraphFile(DataSource):
             raise DataError(
                 f"{self.path}: {one_line(name)} {fault}, so it holds no classes; give --data.target"
             )
+        words = ["" if is_missing(value) else _word(value) for value in values]
+        spelling = one_spelling({word for word in words if word})
         # classes are numbered as they occur: a label of 10^8 is not 10^8 classes
-        names = sorted({_word(value) for value in values if not is_missing(value)}, key=_in_order)
+        names = sorted({*spelling.values()}, key=_in_order)
         codes = {name: i for i, name in enumerate(names)}
-        label = [IGNORE if is_missing(value) else codes[_word(value)] for value in values]
+        label = [codes[spelling[word]] if word else IGNORE for word in words]
         return name, torch.tensor(label), names
 
     def _values(self, attributes: dict[str, list[Any]], name: str, of: str) -> list[Any]:

@@ -18,6 +18,7 @@ from seqkit.data.leaks import Compared, tell_leaks
 from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
+from seqkit.data.spellings import alike, one_spelling
 from seqkit.data.splits import MAX_OF_GROUP, SPLIT_NAMES, SPLIT_WORDS, by_group, stratified
 from seqkit.data.tables.cells import canonical, is_missing, number, short
 from seqkit.data.tables.examples import Examples, UsableRows
@@ -62,8 +63,8 @@ class Table(DataSource):
     A recipe with the tokenizer `Join` learns from all columns: a column of texts, images, sounds or molecules is a
     part, and numbers, dates and categories are one part together, `cells`. Other recipes read one column.
     path: CSV, TSV, JSON, JSON Lines, Parquet or Arrow files: one, several, a folder of shards, a pattern such as
-    `data/*.parquet`, or `hf://owner/name`. columns: what is known of its columns; the rest is inferred from the first
-    rows, and said in a line each. division: how rows are divided into splits. folder: folder of the files that cells
+    `data/*.parquet`, or `hf://owner/name`. columns: what is known of its columns; the rest is inferred from its
+    cells, and said in a line each. division: how rows are divided into splits. folder: folder of the files that cells
     name, which lie below it; None: that of the table. skip_bad: at most so many rows of a split that cannot be used are
     left out, and counted.
 
@@ -115,7 +116,7 @@ class Table(DataSource):
         return self._schema
 
     def inferred(self, *, reads: str | None = None, reads_files: bool = False) -> Schema:
-        """The columns of the table, by what is given and its first rows.
+        """The columns of the table, by what is given and its cells.
 
         reads: as of `infer`. reads_files: True: the tokenizer reads files itself, and a column may name them.
         Raises DataError where a column does not exist, or what to learn is not clear.
@@ -153,6 +154,8 @@ class Table(DataSource):
         if schema.target_kind == "labels":
             names = [column.name for column in schema.targets]
         if schema.target_kind in ("classes", "tags"):
+            if schema.target_kind == "classes":
+                _spell_alike([*read.values()])
             names = self._class_names(train)
             for split, part in read.items():
                 part.number(names, split)
@@ -167,6 +170,7 @@ class Table(DataSource):
         if self.division.group is not None:
             self._tell_shared_groups(found, name)
         _check_learnable(found, schema, name, names)
+        self._tell_spellings(train)
         inputs = {split: self._inputs(part) for split, part in read.items()}
         keys = {split: [inputs[of][i] for i in rows] for split, (of, rows) in places.items()}
         self._tell_leaks(found, keys, schema, is_given="test" in read)
@@ -383,6 +387,15 @@ class Table(DataSource):
             keep += f", or keep them together: --data.group {shlex.quote(column)}"
         tell_leaks(schema.name, found, keys, keep, self._say)
 
+    def _tell_spellings(self, train: UsableRows) -> None:
+        """Say which categories of an input look alike."""
+        for column in train.schema.inputs:
+            if column.kind == "category":
+                values = train.examples.values[column.name]
+                counts = Counter(values[row] for row in train.indices if values[row] is not None)
+                if said := alike(counts):
+                    self._say(f"{train.rows.name}: categories of {column.name}: {said}")
+
     def _tell_shared_groups(self, found: dict[str, Samples], table: str) -> None:
         """Say how many groups of test are in training, too, where the split was given."""
         test = found["test"].groups or []
@@ -419,6 +432,8 @@ class Table(DataSource):
                 f"{table}: {target} has {len(counts):,} different values in {len(train):,} rows, which are no classes; "
                 f"did you mean --data.target_kind {kind}, or another column (--data.target)?"
             )
+        if said := alike(counts):
+            self._say(Caution(f"{table}: classes of {target}: {said}"))
         single = sorted(name for name, count in counts.items() if count == 1)
         if single:
             self._say(
@@ -426,6 +441,13 @@ class Table(DataSource):
                 f"({listed(single, 5)})"
             )
         return _in_order(counts)
+
+
+def _spell_alike(parts: Sequence[UsableRows]) -> None:
+    """Give equal classes of all splits one spelling."""
+    spelling = one_spelling({label for part in parts for label in part.labels})
+    for part in parts:
+        part.labels = [spelling[label] for label in part.labels]
 
 
 def _in_order(names: Iterable[str]) -> list[str]:

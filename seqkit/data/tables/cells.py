@@ -39,6 +39,12 @@ _NUMBER = re.compile(
 )
 """A number as people write it: sign, currency, groups of three digits, per cent."""
 
+CODE = re.compile(r"0\d+")
+"""A whole number that begins with a zero, as postcodes do."""
+
+EXPONENT = re.compile(r"\d+E\d+")
+"""A code of digits around an E, as of flats and wells; programs write numbers as 1.5E2 or 1e+02."""
+
 
 def is_blank(cell: Any) -> bool:
     """Whether a cell holds nothing: null, blank, NaN, an empty list or file."""
@@ -87,6 +93,17 @@ def number(cell: Any, form: str = "") -> float | None:
     with suppress(ValueError):
         return float(match[1] + match[2] + re.sub(r"[,\s'\u00a0\u202f]", "", match[3]))
     return None
+
+
+def exact_number(text: str) -> int | float | None:
+    """A finite number, an integer with all its digits; None: the text is something else, or missing."""
+    value = number(text)
+    if value is None or not math.isfinite(value):
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return value
 
 
 _SWAPPED = str.maketrans(",.", ".,")

@@ -1,4 +1,4 @@
-"""The schema of a table, inferred from its first rows; each rule is one sentence.
+"""The schema of a table, inferred from its cells; each rule is one sentence.
 
 A table with more than one usable column is learnt from all its columns; a lone text column takes the text recipe; the
 target is the named column, else one with a well-known name, else the last of numbers or classes.
@@ -7,11 +7,14 @@ target is the named column, else one with a well-known name, else the last of nu
 from __future__ import annotations
 
 import math
+import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
-from itertools import islice, product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,8 @@ from seqkit.data.formats import IMAGE, OF_CLASSES
 from seqkit.data.kinds import FILES, IMAGE_NAMES, KINDS, OF_CELLS, TargetKind
 from seqkit.data.tables.cells import (
     AMBIGUOUS,
-    MISSING,
+    CODE,
+    EXPONENT,
     SOUNDS,
     content_of,
     conversation,
@@ -48,7 +52,7 @@ from seqkit.data.walk import exists_as, suffix_of
 from seqkit.errors import DataError
 
 LOOKED_AT = 2_000
-"""Number of rows by which columns are inferred."""
+"""Rows, drawn over the whole table, by which the kind of a column is inferred."""
 
 MAX_DIGITS = 15
 """Digits of whole numbers that a float64 holds; longer ones are codes."""
@@ -60,7 +64,7 @@ FEW_VALUES = 20
 """Different whole numbers up to which a target that is called as classes are holds classes."""
 
 MIN_ROWS = 10
-"""Rows from which on a column that counts is taken for a number of the rows."""
+"""Rows from which on whole numbers of equal steps are taken for numbers of the rows."""
 
 CLASS_NAMES = ("target", "label", "class", "y", "targets", "labels", "category", "sentiment")
 """Names of targets under which few whole numbers are classes."""
@@ -75,8 +79,13 @@ SMILES_NAMES = re.compile(
     r"smiles|\b(smi|mol|molecule|drug|ligand|compound|structure)\b", re.IGNORECASE
 )
 
-NUMBERING = ("id", "idx", "index", "row", "uuid", "key")
-"""Names of columns that number the rows, as those that end in `_id` do; they are not used."""
+OF_IDS = re.compile(
+    r"(?i:(.*[_ .-])?(id|uuid|guid)|idx|index|row|row ?names?|key|unnamed: \d+)|.*[a-z](Id|ID)"
+)
+"""Names of columns that number rows, or things; where most cells differ, they number the rows and are not used."""
+
+IDENTIFIES = ("number", "category", "text")
+"""Kinds of columns that may number the rows."""
 
 OF_TIME = ("year", "month", "day", "week", "hour", "minute", "time", "date", "t", "step")
 """Names of columns that count something else than rows."""
@@ -92,11 +101,10 @@ DATE_FORMS = ("", "%Y-%m", *(day + clock for day, clock in product(DAYS, CLOCKS)
 _DATE = re.compile(r"(?=.{6,40}$)[^\d]{0,10}\d+[^\d].*\d.*")
 """A text that may be a date: two groups of digits or more, which saves trying all forms on a text."""
 
+_WHOLE = re.compile(r"(\d{1,18})(\.0*)?")
+
 _GROUPS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
 """A whole number whose digits points group."""
-
-_CODE = re.compile(r"0\d+")
-"""A whole number that begins with a zero, as postcodes do."""
 
 
 def infer(
@@ -109,7 +117,7 @@ def infer(
     folder: Path | None = None,
     input_flag: str = "--data.input",
 ) -> Schema:
-    """The schema of a table, from its first rows and what is given.
+    """The schema of a table, from its cells and what is given.
 
     reads: the kind of the one column that a recipe reads; "": one column of any kind; None: the recipe reads all
     columns. split, group: columns that say the split and the group of a row. folder: folder of files that the tokenizer
@@ -123,53 +131,104 @@ def infer(
     if len(rows) == 0:
         no_rows = f"{rows.name} has a header ({', '.join(rows.names)}) and no rows; add some"
         raise DataError([*rows.faults, no_rows][0])
-    table = _FirstRows(rows, given or Given(), reads, input_flag)
+    table = _Columns(rows, given or Given(), reads, input_flag)
     return table.schema(split, group, folder)
 
 
-def _missing(columns: Iterable[Sequence[Any]]) -> list[str]:
+# ── cells ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Cells:
+    """The cells of a column.
+
+    all: how often each stands in the whole table; empty where cells may be lists or files. After `fill`, counts: the
+    same of filled ones; drawn: filled ones of at most `LOOKED_AT` rows, drawn over the whole table; marked: texts in
+    the table with a point or a comma.
+    """
+
+    def __init__(self, cells: Sequence[Any]):
+        self._cells = cells
+        self.first = next((cell for cell in cells if not is_blank(cell)), None)
+        self.all: Counter[Any] = Counter()
+        if not isinstance(self.first, list | dict | bytes):
+            with suppress(TypeError):  # lists are not counted
+                self.all = Counter(cells)
+
+    def fill(self, missing: Sequence[str]) -> None:
+        """Leave out empty cells. missing: words that say so, too."""
+        self.counts = Counter(
+            {cell: count for cell, count in self.all.items() if not is_missing(cell, missing)}
+        )
+        if self.all:
+            self.drawn = _drawn([cell for cell in self._cells if cell in self.counts])
+        else:
+            self.drawn = [cell for cell in _drawn(self._cells) if not is_missing(cell, missing)]
+            if not self.drawn and self.first is not None:
+                self.drawn = [self.first]
+        self.has_gaps = self.counts.total() < len(self._cells)
+        self.marked = [
+            cell for cell in self.counts if isinstance(cell, str) and ("." in cell or "," in cell)
+        ]
+
+    @property
+    def mostly_differ(self) -> bool:
+        """Whether most cells of the table stand there once, as the numbers of its rows do."""
+        return 2 * len(self.counts) > self.counts.total()
+
+
+def _drawn(cells: Sequence[Any]) -> list[Any]:
+    if len(cells) <= LOOKED_AT:
+        return [*cells]
+    return [cells[i] for i in sorted(random.Random(0).sample(range(len(cells)), LOOKED_AT))]  # noqa: S311
+
+
+def _missing(columns: Iterable[_Cells]) -> list[str]:
     """The words of `AMBIGUOUS` that stand in a column of numbers."""
     found: dict[str, None] = {}
-    for cells in columns:
-        words = {cell.strip().lower() for cell in cells if isinstance(cell, str)}
-        others = [cell for cell in cells if not isinstance(cell, str) and not is_blank(cell)]
-        rest = [*(words - {*AMBIGUOUS, *MISSING}), *others]
-        if rest and any(all(number(cell, form) is not None for cell in rest) for form in ("", ",")):
-            found |= dict.fromkeys(word for word in AMBIGUOUS if word in words)
+    for column in columns:
+        texts = [cell.strip().lower() for cell in column.all if isinstance(cell, str)]
+        words = [word for word in AMBIGUOUS if word in texts]
+        if not words:
+            continue
+        column.fill(AMBIGUOUS)
+        if column.drawn and any(_fit(column.drawn, form) for form in ("", ",")):
+            found |= dict.fromkeys(words)
     return list(found)
+
+
+def _fit(cells: Iterable[Any], form: str) -> bool:
+    return all(number(cell, form) is not None for cell in cells)
 
 
 # ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _column(
-    name: str, cells: Sequence[Any], given: Given, missing: Sequence[str], folder: Path | None
-) -> Column:
+def _column(name: str, cells: _Cells, given: Given, folder: Path | None) -> Column:
     """A column, by what is given, else by its name and cells. A form says that it holds dates or numbers."""
-    filled = [cell for cell in cells if not is_missing(cell, missing)]
     form = (given.forms or {}).get(name, "")
     kind = given.kinds.get(name)
     if kind is None and form:
         kind = "date" if "%" in form else "number"
     if kind is None:
-        return _guessed(name, filled, folder, has_gaps=len(filled) < len(cells))
+        return _guessed(name, cells, folder)
     role: Role = "unused" if kind == "unused" else "input"
     if kind == "date" and not form:
-        forms = _date_forms(filled)
+        forms = _date_forms(cells)
         if len(forms) > 1:
-            raise DataError(f"{name}: {_two_forms(name, filled)}")
+            raise DataError(f"{name}: {_two_forms(name, cells.drawn)}")
         form = "".join(forms)
     elif kind == "number":
-        form = form or _number_form(filled) or ""
+        form = form or _number_form(cells) or ""
     return Column(name, kind, role, form, is_given=True)
 
 
-def _guessed(name: str, cells: Sequence[Any], folder: Path | None, *, has_gaps: bool) -> Column:
+def _guessed(name: str, column: _Cells, folder: Path | None) -> Column:
     """A column by its name and filled cells; the first rule that holds is taken."""
 
     def unused(why: str) -> Column:
         return Column(name, "unused", "unused", why=why)
 
+    cells = column.drawn
     if not cells:
         return unused("all its cells are empty")
     if (content := content_of(cells[0])) is not None:
@@ -191,16 +250,11 @@ def _guessed(name: str, cells: Sequence[Any], folder: Path | None, *, has_gaps: 
         return Column(name, kind)
     if re.fullmatch(r"column \d+", name):  # it is called by its place
         return unused("it has no name")
-    if (called := name.lower().strip()) in NUMBERING or called.endswith("_id"):
-        return unused("its name says that it numbers the rows")
-    distinct = len(set(cells))
-    if distinct == 1 and not has_gaps:  # beside gaps, it says which rows have it
+    if len(column.counts) == 1 and not column.has_gaps:  # beside gaps, it says which rows have it
         return unused(f"every cell is {short(cells[0])}")
-    if (form := _number_form(cells)) is not None:
-        if _counts(name, cells):
-            return unused("it counts the rows")
+    if (form := _number_form(column)) is not None:
         return Column(name, "number", form=form)
-    forms = _date_forms(texts) if is_texts else []
+    forms = _date_forms(column) if is_texts else []
     if len(forms) == 1:
         return Column(name, "date", form=forms[0])
     if forms:
@@ -209,6 +263,7 @@ def _guessed(name: str, cells: Sequence[Any], folder: Path | None, *, has_gaps: 
         return unused(
             f"it holds dates of several forms, {short(texts[0])} and {short(other)}; write all in one"
         )
+    distinct = len(set(cells))
     comes_again = distinct <= max(2, len(cells) // 2) and distinct < len(cells)
     if comes_again and sum(map(len, texts)) <= MAX_WORD * len(cells):
         return Column(name, "category", why=_odd_cells(cells))
@@ -254,28 +309,56 @@ def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> str 
     return None
 
 
-def _counts(name: str, cells: Sequence[Any]) -> bool:
-    """Whether a column counts its rows from 0 or 1, and is not called after a time."""
-    start = str(cells[0]).strip()
-    if len(cells) < MIN_ROWS or name.lower() in OF_TIME or start not in ("0", "1"):
+def _numbers_rows(name: str, cells: _Cells) -> bool:
+    """Whether a column numbers the rows: by its name where most cells differ, else by whole numbers of equal steps.
+
+    Such numbers stand in any order, each once, or each twice as in joined files, under no name of a time.
+    """
+    if not cells.mostly_differ and {*cells.counts.values()} != {2}:
         return False
-    return all(str(cell).strip() == str(i) for i, cell in enumerate(cells, start=int(start)))
+    is_id = OF_IDS.fullmatch(name.strip()) is not None
+    wholes = [_whole(cell) for cell in cells.counts]
+    if None in wholes:
+        return is_id and not any(isinstance(cell, float) for cell in cells.drawn)
+    if is_id or cells.counts.total() < MIN_ROWS or name.lower().strip() in OF_TIME:
+        return is_id
+    steps = {b - a for a, b in pairwise(sorted(wholes))}  # type: ignore[type-var, operator]
+    return len(steps) == 1 and len({*cells.counts.values()}) == 1
 
 
-def _number_form(cells: Sequence[Any]) -> str | None:
+def _whole(cell: Any) -> int | None:
+    """A cell as a whole number, zeros before it or behind a point included; None: it is something else."""
+    if isinstance(cell, str):
+        match = _WHOLE.fullmatch(cell.strip())
+        return match and int(match[1])
+    if isinstance(cell, int | float) and not isinstance(cell, bool) and cell % 1 == 0:
+        return int(cell)
+    return None
+
+
+def _number_form(cells: _Cells) -> str | None:
     """Empty for numbers, a comma for numbers with a decimal comma; None: some cells are none, or are codes."""
-    for text in (str(cell).strip() for cell in cells):
-        if _CODE.fullmatch(text) or (len(text) > MAX_DIGITS and text.isdigit()):
-            return None
-    forms = [form for form in ("", ",") if all(number(cell, form) is not None for cell in cells)]
-    points = [cell.strip() for cell in cells if isinstance(cell, str) and "." in cell]
-    if 2 < len(points) < len(cells) and all(map(_GROUPS.fullmatch, points)):
-        forms.reverse()  # 1.200 beside 999 has a thousand
-    return forms[0] if forms else None
+    texts = [str(cell).strip() for cell in cells.drawn]
+    is_code = not any("." in text for text in texts) and any(map(EXPONENT.fullmatch, texts))
+    if is_code or any(CODE.fullmatch(text) or _is_long(text) for text in texts):
+        return None
+    forms = [form for form in ("", ",") if _fit(cells.drawn, form)]
+    if len(forms) < 2:
+        return "".join(forms) if forms else None
+    points = [cell for cell in cells.marked if "." in cell]
+    num_points = sum(cells.counts[cell] for cell in points)
+    if 2 < num_points < cells.counts.total() and all(_GROUPS.fullmatch(x.strip()) for x in points):
+        return ","  # 1.200 beside 999 has a thousand
+    return next((form for form in forms if _fit(cells.marked, form)), "")
 
 
-def _date_forms(cells: Sequence[Any]) -> list[str]:
-    """The forms of `DATE_FORMS` that fit all cells; of forms that read all of them alike, the first."""
+def _is_long(text: str) -> bool:
+    return len(text) > MAX_DIGITS and text.isdigit()
+
+
+def _date_forms(column: _Cells) -> list[str]:
+    """The forms of `DATE_FORMS` that fit the cells; of forms that read all of them alike, the first."""
+    cells = column.drawn
     if not cells or not isinstance(cells[0], str) or _DATE.fullmatch(cells[0].strip()) is None:
         return []
     found: dict[tuple[float | None, ...], str] = {}
@@ -284,7 +367,11 @@ def _date_forms(cells: Sequence[Any]) -> list[str]:
             read := tuple(years(cell, form) for cell in cells)
         ):
             found.setdefault(read, form)
-    return list(found.values())
+    forms = list(found.values())
+    if len(forms) > 1:  # a later row may settle which is the day
+        fitting = [f for f in forms if all(years(cell, f) is not None for cell in column.counts)]
+        return fitting or forms
+    return forms
 
 
 def _date_of_another_form(cells: Sequence[str]) -> str | None:
@@ -301,8 +388,8 @@ def _date_of_another_form(cells: Sequence[str]) -> str | None:
 # ── roles ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _FirstRows:
-    """The first rows of a table, by which its schema is inferred; the arguments are those of `infer`.
+class _Columns:
+    """The columns of a table, by which its schema is inferred; the arguments are those of `infer`.
 
     cells: by column. named: columns that the user names as input; steps: several that are one series.
     """
@@ -313,7 +400,7 @@ class _FirstRows:
         self.given = given
         self.reads = reads
         self.input_flag = input_flag
-        self.cells = {name: list(islice(rows.columns[name], LOOKED_AT)) for name in rows.names}
+        self.cells = {name: _Cells(rows.columns[name]) for name in rows.names}
 
     def schema(self, split: str | None, group: str | None, folder: Path | None) -> Schema:
         """The schema of the table."""
@@ -328,10 +415,16 @@ class _FirstRows:
         if missing is None:
             missing = _missing(self.cells.values())
         missing = [word.strip().lower() for word in missing]
+        for cells in self.cells.values():
+            cells.fill(missing)
         self.columns = {
-            name: _column(name, cells, given, missing, folder) for name, cells in self.cells.items()
+            name: _column(name, cells, given, folder) for name, cells in self.cells.items()
         }
-        self._take_points_for_thousands()
+        for name, column in self.columns.items():
+            is_open = not column.is_given and name not in given.targets
+            if is_open and column.kind in IDENTIFIES and _numbers_rows(name, self.cells[name]):
+                self._change(name, kind="unused", role="unused", why="it numbers the rows")
+        self._settle_decimals()
         for name in own:
             if name in self.named or name in given.kinds:
                 continue
@@ -340,7 +433,9 @@ class _FirstRows:
             elif self.columns[name].kind in (*OF_CELLS, "unused"):
                 self._change(name, role="group")
         for name in self._targets():
-            self._change(name, role="target", why="", is_given=bool(given.targets))
+            column = self.columns[name]
+            why = column.why if column.kind == "number" else ""
+            self._change(name, role="target", why=why, is_given=bool(given.targets))
         target_kind = given.target_kind or self._target_kind()
         self._take_input(target_kind)
         columns = list(self.columns.values())
@@ -381,18 +476,26 @@ class _FirstRows:
                     f"{self.name}: {name!r} is input and target; give another column with --data.target"
                 )
 
-    def _take_points_for_thousands(self) -> None:
-        """Read 1.234 as a thousand in a table that has 0,5, too."""
-        if all(column.form != "," for column in self.columns.values()):
-            return
+    def _settle_decimals(self) -> None:
+        """Read 1.234 and 1,234 as the decimals of other columns say; where none does, say how they are read."""
+        signs = set()
+        unclear = []
         for name, column in self.columns.items():
-            cells = self.cells[name]
-            if column.is_given or column.kind != "number":
+            marked = self.cells[name].marked
+            if column.kind != "number" or not marked:
                 continue
-            if any("." in str(cell) for cell in cells) and all(
-                _fits_number(cell, ",") for cell in cells
-            ):
+            if column.is_given or column.form == "," or not _fit(marked, ","):
+                signs.add(column.form)
+            else:
+                unclear.append(name)
+        for name in unclear:
+            cell = next((cell for cell in self.cells[name].marked if "," in cell), None)
+            if signs == {","}:
                 self._change(name, form=",")
+            elif cell is not None and signs != {""}:
+                way = option("forms", {name: ","})
+                read = f"{short(cell)} is read as {number(cell):g}; if its comma is a decimal sign"
+                self._change(name, why=f"{read}: {way}")
 
     # ── target ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -409,7 +512,7 @@ class _FirstRows:
         free = [name for name, column in is_open.items() if column.role == "input"]
         targets = []
         if wanted == "labels":
-            targets = [name for name in free if _is_yes_no(self.cells[name])]
+            targets = [name for name in free if _is_yes_no(self.cells[name].counts)]
         if not targets:
             called = {
                 name.lower().strip(): name
@@ -420,7 +523,11 @@ class _FirstRows:
             kinds: tuple[str, ...] = ("number", "category")
             if wanted in ("text", "tags"):
                 kinds = ("text", "words", "category")
-            last = [name for name in free if self.columns[name].kind in kinds]
+            last = [
+                name
+                for name in free
+                if self.columns[name].kind in kinds and not OF_IDS.fullmatch(name.strip())
+            ]
             targets = known[:1] or last[-1:] or free[-1:]
             left = [
                 name
@@ -443,7 +550,7 @@ class _FirstRows:
         if len(targets) > 1:
             if all(column.kind == "number" for column in targets):
                 return "numbers"
-            if all(_is_yes_no(self.cells[column.name]) for column in targets):
+            if all(_is_yes_no(self.cells[column.name].counts) for column in targets):
                 return "labels"
             names = ", ".join(column.name for column in targets)
             raise DataError(
@@ -452,21 +559,18 @@ class _FirstRows:
         (target,) = targets
         if target.kind == "words":
             return "tags"
-        filled = [cell for cell in self.cells[target.name] if not is_blank(cell)]
-        if target.kind in FILES or any(isinstance(cell, list | dict) for cell in filled):
-            what = f"{target.name} is {short(filled[0])}, which is no target"
+        cells = self.cells[target.name]
+        if target.kind in FILES or any(isinstance(cell, list | dict) for cell in cells.drawn):
+            what = f"{target.name} is {short(cells.first)}, which is no target"
             raise DataError(
                 f"{self.name}: {what}; give another --data.target, or what it holds: --data.target_kind"
             )
-        numbers = [
-            x
-            for cell in filled
-            if (x := number(cell, target.form)) is not None and not math.isnan(x)
-        ]
+        values = {cell: number(cell, target.form) for cell in cells.counts}
+        few = {x for x in values.values() if x is not None and not math.isnan(x)}
         is_other = target.kind in ("unused", "date")
-        if target.kind == "number" or (is_other and len(numbers) == len(filled)):
-            few = set(numbers)
-            is_whole = all(x.is_integer() for x in few) and 2 * len(few) <= len(numbers)
+        if target.kind == "number" or (is_other and None not in values.values()):
+            num = sum(cells.counts[cell] for cell, x in values.items() if x in few)
+            is_whole = all(x.is_integer() for x in few) and 2 * len(few) <= num
             is_called = target.name.lower() in CLASS_NAMES and len(few) <= FEW_VALUES
             if not is_whole or not (is_called or len(few) == 2):
                 return "numbers"
@@ -533,7 +637,9 @@ class _FirstRows:
         for name in KINDS[reads or same[0].kind].input_names:
             if name in called:
                 return called[name]
-        lengths = {one.name: sum(len(str(cell)) for cell in self.cells[one.name]) for one in same}
+        lengths = {
+            one.name: sum(len(str(cell)) for cell in self.cells[one.name].drawn) for one in same
+        }
         first, second, *_ = sorted(lengths, key=lambda name: -lengths[name])
         if reads == "text" and lengths[first] >= 2 * lengths[second]:
             return first
@@ -563,6 +669,6 @@ class _FirstRows:
         return found
 
 
-def _is_yes_no(cells: Sequence[Any]) -> bool:
+def _is_yes_no(cells: Iterable[Any]) -> bool:
     found = {truth(cell) for cell in cells}
     return {0.0, 1.0} <= found and None not in found

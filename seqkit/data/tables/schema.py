@@ -136,7 +136,7 @@ _READERS: dict[str, Callable[[Column, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Given:
-    """The user's word on a table's columns; what is left open is inferred from its first rows.
+    """The user's word on a table's columns; what is left open is inferred from its cells.
 
     input: the one column that is read, or several of numbers that are a series, or a pattern such as `s*`; None: all.
     target: the column that is learned; several for numbers and labels. target_kind: what it holds (`TargetKind`).

@@ -90,8 +90,8 @@ REFUSED = {
     "measurements as classes": (csv(*NUMBERS), {"target_kind": "classes"}, r"--data\.target_kind numbers"),
     "a constant number": (csv(*(f"{text},7.5" for text in TEXTS)), {"target_kind": "numbers"}, r"7\.5 in all rows"),
     "a later cell of another kind": (
-        csv(*(f"{i}.5,{i}" if i < 2_050 else "many,3" for i in range(2_060)), head="size,price"), {},
-        r"line 2052: size is 'many', .*10 of 2,060 rows.*--data\.skip_bad 10",
+        csv(*(f"{i}.5,{i}" if i < 2_050 else "many,3" for i in range(2_060)), head="size,price"),
+        {"columns": {"size": "number"}}, r"line 2052: size is 'many', .*10 of 2,060 rows.*--data\.skip_bad 10",
     ),
     # ── JSON Lines ──
     "a list of objects": ("t.jsonl", json.dumps(OBJECTS), {}, "line 1 holds no object"),

@@ -42,7 +42,7 @@ def kinds(schema):
 
 SIZE, PRICE, LABEL, TEXT = (
     (lambda i: f"{i * 1.5}"),
-    (lambda i: f"{15 * i + 1}"),
+    (lambda i: f"{15 * i + i % 2}"),
     (lambda i: "ab"[i % 2]),
     "a text of {}".format,
 )
@@ -56,7 +56,7 @@ COLUMNS = {
     "a counter from 1": (lambda i: i + 1, "unused"),
     "few words": (lambda i: ("casein", "soy", "linseed")[i % 3], "category"),
     "postcodes": (lambda i: f"{501 + i % 3:05}", "category"),
-    "a code that begins with zero": ("0{}".format, "text"),
+    "a code that begins with zero": (lambda i: f"0{i * i}", "text"),
     "identifiers of 19 digits": (lambda i: str(10**18 + i % 9), "category"),
     "the same as numbers": (lambda i: 10**18 + i % 9, "category"),
     "numbers among texts": (lambda i: i if i % 2 else f"{i}x", "unused"),
@@ -509,3 +509,97 @@ def test_dates_of_several_forms_are_no_texts():
         "unused",
         "it holds dates of several forms, '25/6/2020' and '6/25/2020'; write all in one",
     )
+
+
+# ── all rows ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def long_table(of, n=6_000):
+    """A table of `n` rows: a column `x` beside one of sizes, and a target."""
+    return Rows(
+        {
+            "x": [of(i) for i in range(n)],
+            "size": [f"{i % 89}.5" for i in range(n)],
+            "y": [f"{i % 97}.25" for i in range(n)],
+        },
+        [("t.csv", n)],
+    )
+
+
+LATE = {
+    "a shop that opens late": (lambda i: "Rome" if i < 5_000 else "Oslo", "category", ""),
+    "a price that is set late": (lambda i: "" if i < 5_990 else f"{i}.5", "number", ""),
+    "a day above 12 late": (lambda i: f"0{1 + i % 9}/01/2024" if i < 5_999 else "13/01/2024", "date", "%d/%m/%Y"),
+    "a decimal comma late": (lambda i: f"{1 + i % 9},250" if i < 5_999 else "0,5", "number", ","),
+    "a thousand late": (lambda i: f"{i % 999}" if i < 5_990 else f"1.{i % 999:03}", "number", ","),
+    "one value in all rows": (lambda i: "Rome", "unused", ""),
+}  # fmt: skip
+"""Cells of row i of 6,000, the kind of their column, and its form."""
+
+
+@pytest.mark.parametrize("what", LATE)
+def test_a_column_is_judged_by_all_its_rows(what):
+    cell, kind, form = LATE[what]
+    column = infer(long_table(cell), Given(target="y")).column("x")
+    assert (column.kind, column.form) == (kind, form)
+
+
+def test_a_target_is_judged_by_all_its_rows():
+    for target, kind in (
+        (lambda i: int(i > 5_900), "classes"),
+        (lambda i: i // 2_500, "numbers"),
+    ):
+        table = long_table(target)
+        assert infer(table, Given(target="x")).target_kind == kind
+
+
+def test_decimal_signs_are_those_of_the_whole_table():
+    unclear = lambda i: f"{1 + i % 9},{250 + i}"  # noqa: E731
+    for other, form, is_said in (
+        (lambda i: f"0,{10 + i}", ",", False),
+        (lambda i: f"0.{10 + i}", "", False),
+        (lambda i: f"{i % 7}", "", True),
+    ):
+        column = infer(rows(a=unclear, b=other, y=LABEL), Given(target="y")).column("a")
+        assert (column.form, bool(column.why)) == (form, is_said)
+        if is_said:
+            assert "--data.forms '{a: \",\"}'" in column.why
+            given = Given(target="a", forms={"a": ","})
+            assert infer(rows(a=unclear, y=LABEL), given).targets[0].form == ","
+
+
+# ── numbers of rows ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+IDS = {
+    "from 300": ("sample", lambda i: 300 + i, "unused"),
+    "in steps": ("probe", lambda i: f"{2000 - 5 * i}", "unused"),
+    "shuffled": ("no", lambda i: 1 + i * 7 % N, "unused"),
+    "with zeros": ("plate", lambda i: f"{i:04}", "unused"),
+    "as floats": ("n", float, "unused"),
+    "of joined files": ("nr", lambda i: i % (N // 2), "unused"),
+    "with gaps, in camel case": ("PassengerId", lambda i: i * i, "unused"),
+    "pandas": ("Unnamed: 0", lambda i: i * i, "unused"),
+    "R": ("rownames", lambda i: f"{i * i}", "unused"),
+    "texts": ("uuid", lambda i: f"{i * i:x}-{i:x}", "unused"),
+    "a time": ("t", lambda i: 300 + i, "number"),
+    "ids that come again": ("visit_id", lambda i: f"v{i % 8}", "category"),
+    "numbers that come again": ("index", lambda i: i % 9, "number"),
+    "an index of measures": ("index", lambda i: i / 7, "number"),
+    "measures that all differ": ("mass", lambda i: i * i, "number"),
+    "codes of wells": ("well", lambda i: f"{1 + i % 3}E{i % 5}", "category"),
+    "exponents of a program": ("dose", lambda i: f"{1 + i}.0E{i % 5}", "number"),
+}  # fmt: skip
+"""Name and cells of a column, and its kind."""
+
+
+@pytest.mark.parametrize("what", IDS)
+def test_a_column_numbers_the_rows_by_its_cells_and_not_by_its_name_alone(what):
+    name, cell, kind = IDS[what]
+    assert (
+        infer(rows(**{name: cell}, size=SIZE, y=LABEL), Given(target="y")).column(name).kind == kind
+    )
+
+
+def test_an_id_that_comes_again_is_no_target_by_its_place():
+    schema = infer(rows(size=SIZE, tone=LABEL, user_id=lambda i: f"u{i % 5}"))
+    assert [column.name for column in schema.targets] == ["tone"]
