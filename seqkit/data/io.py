@@ -44,6 +44,19 @@ MAX_AUDIO_VALUES = 2**28
 """Most samples times channels of an audio file: 1 GB as float32, 93 minutes of mono at 48 kHz."""
 
 
+PLACEHOLDER = 2**30
+"""Bytes of sound from which on a header's number that the file does not have is one of a program that did not know."""
+
+UNKNOWN_LENGTH = 2**63 - 1
+"""Number of samples that libsndfile says for a FLAC whose header does not."""
+
+MAX_AMPLITUDE = 1.5
+"""Largest float of a recording; a mix may be somewhat louder than 1."""
+
+MAX_FRAME_BYTES = 2_000
+"""More than a frame of an MP3, of which not all programs count the first."""
+
+
 def read_text(path: str | Path) -> str:
     """A UTF-8 text file, exactly (a byte-order mark at its start is dropped).
 
@@ -176,7 +189,7 @@ def read_audio(path: str | Path) -> Waveform:
     """A WAV, FLAC, OGG or MP3 file as samples [c t] in [-1, 1] and their rate in Hz.
 
     Raises DataError where it is missing, unreadable, truncated, without samples, longer than `MAX_AUDIO_VALUES`, or
-    holds NaN or infinity.
+    holds NaN, infinity or floats beyond `MAX_AMPLITUDE`.
     """
     from seqkit.raw import Waveform
 
@@ -189,6 +202,7 @@ def read_audio(path: str | Path) -> Waveform:
                 f"{path} declares {many}, and {MAX_AUDIO_VALUES:,} numbers are the most; cut it into parts"
             )
         samples = file.read(dtype="float32", always_2d=True)
+        is_float = file.subtype in ("FLOAT", "DOUBLE")
     if declared != len(samples):
         raise DataError(
             f"{path} is truncated: it declares {declared} samples and holds {len(samples)}; copy it again"
@@ -197,6 +211,11 @@ def read_audio(path: str | Path) -> Waveform:
         at = int(np.argmin(np.isfinite(samples).all(axis=1)))
         raise DataError(
             f"{path}: sample {at} is not finite (NaN or infinite); clean the recording or take it out"
+        )
+    largest = float(np.abs(samples).max())
+    if is_float and largest > MAX_AMPLITUDE:
+        raise DataError(
+            f"{path} holds floats of up to {largest:.4g}; scale them to [-1, 1] (16 bits: / 32768), or take it out"
         )
     return Waveform(rearrange(torch.from_numpy(samples), "t c -> c t").contiguous(), sample_rate)
 
@@ -222,11 +241,18 @@ def _sound(path: Path) -> Iterator[SoundFile]:
             soundfile.SoundFile(stream.fileno(), closefd=False) as file,
         ):
             torn = _TORN.search(file.extra_info)
-            # recorders that cannot seek leave the length of `data` at its largest value: nothing to compare with
-            if torn and int(torn[1] or 0) < 0xFFFFFF00:
+            # recorders that cannot seek leave a large number as the length of `data`: nothing to compare with
+            if torn and int(torn[1] or 0) < PLACEHOLDER:
                 raise DataError(f"{path} is truncated ({torn[0]}); copy it again")
             if file.frames == 0:
                 raise DataError(f"{path} has no samples (zero length); take it out")
+            if file.frames == UNKNOWN_LENGTH:
+                again = f"ffmpeg -i {shlex.quote(str(path))} whole{path.suffix}"
+                raise DataError(
+                    f"{path} does not say its length, as a stream cannot; write it again: {again}"
+                )
+            if file.format == "MP3":
+                _check_one_stream(path)
             yield file
     except (OSError, RuntimeError) as error:  # soundfile.LibsndfileError is a RuntimeError
         reason = str(getattr(error, "error_string", error)).rstrip(". ") or "its data is damaged"
@@ -234,6 +260,26 @@ def _sound(path: Path) -> Iterator[SoundFile]:
             f"{path} cannot be read as audio ({reason}); give WAV, FLAC, OGG or MP3"
         ) from error
 
+
+def _check_one_stream(path: Path) -> None:
+    """Raise DataError where an MP3 goes on behind the end that it declares: its decoder would stop there."""
+    data = read_bytes(path)
+    begin = 0
+    if data[:3] == b"ID3":
+        begin = 10 + sum((byte & 127) << 7 * (3 - i) for i, byte in enumerate(data[6:10]))
+    declared = _STREAM.search(data, begin, begin + 2 * MAX_FRAME_BYTES)
+    if declared is None:
+        return
+    rest = data[begin + int.from_bytes(declared[1]) :]
+    is_sound = rest[:3] == b"ID3" or rest[:1] == b"\xff"
+    if is_sound and len(rest) > MAX_FRAME_BYTES:
+        raise DataError(
+            f"{path} goes on for {len(rest):,} bytes behind the end that it declares, as joined MP3s do; give each alone"
+        )
+
+
+_STREAM = re.compile(rb"(?:Xing|Info)\0\0\0(?:[\x03\x07\x0b\x0f]....|[\x02\x06\x0a\x0e])(....)", re.DOTALL)
+"""Where an MP3 declares the bytes of its stream (behind the number of its frames, where it has that, too)."""
 
 _TORN = re.compile(
     r"data : (\d+) \(should be .*|Ogg ?: (?:Junk after|Last page lacks|File ended).*"

@@ -5,6 +5,8 @@ n atoms · f features
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any
@@ -34,6 +36,11 @@ _ELEMENT_PLACES = {
 _HYBRID_PLACES = {2: 0, 3: 1, 4: 2}
 _BOND_TYPES = {1: 0, 2: 1, 3: 2, 12: 3}
 _STEREO_PLACES = {2: 2, 3: 3}
+_OPPOSITE_TO_FIRST = {1: 2, 2: 1, 3: 3}
+"""Of a square-planar atom, the place of the ligand opposite to the first, by the number of @SP in SMILES."""
+MAX_CIP_STEPS = 1_000_000
+LOST_STEREO = "stereo of allenes, and of centres with five neighbours or more, is lost: isomers are the same tokens"
+_ALLENE = re.compile(r"=\[\d*C@+\]=|\[\d*C@+\]\(=[^=]*\)=")
 """Atomic numbers, and numbers of rdkit's HybridizationType, BondType and BondStereo (Z, E), to their place; a test
 compares the names."""
 
@@ -44,8 +51,8 @@ class Molecule(Tokenizer):
     encodings: of its structure, as in `Graph`; None: ShortestPath(unreachable=False), the distances in bonds; []: bonds
     alone. Edge types: 1 to 5 for a bond (single, double, triple, aromatic, other), then one for 2 bonds, for 3, and so
     on.
-    Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S, and at the ends of a
-    double bond Z or E) and what it adds to properties of the whole: logP and molar refraction (Crippen), polar surface
+    Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S, Z or E at the ends
+    of a double bond, and E at two opposite ligands of a square-planar atom) and what it adds to properties of the whole: logP and molar refraction (Crippen), polar surface
     (TPSA), surface (Labute), partial charge (Gasteiger; 0 where that has no parameters, as for metals), its hydrogens'
     share included; `feature_names`.
     When: SMILES and rdkit molecules. Raises ValueError if rdkit is missing. Wildman & Crippen 1999, Ertl et al. 2000,
@@ -120,6 +127,8 @@ def _molecule(chem: Any, raw: Any) -> Any:
                 f"a SMILES of {len(raw):,} characters is too long, over {MAX_CHARACTERS:,}; drop it"
             )
         params = chem.SmilesParserParams()
+        if _ALLENE.search(raw):
+            warnings.warn(LOST_STEREO, stacklevel=2)
         params.parseName = False  # text after the SMILES is an error, not a name
         try:
             molecule = chem.MolFromSmiles(raw.strip(), params)
@@ -166,8 +175,9 @@ def _features(chem: Any, molecule: Any) -> np.ndarray:
     others = features[:, _PLACES[-1] :]
     # of the ones, as one index for each atom: element, neighbours, hydrogens, hybridisation
     places = []
+    chiralities = _chirality(chem, molecule)
     for i, atom in enumerate(molecule.GetAtoms()):
-        chirality = atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else ""
+        chirality = chiralities[i]
         places.append(
             (
                 _ELEMENT_PLACES.get(atom.GetAtomicNum(), len(ELEMENTS)),
@@ -176,12 +186,14 @@ def _features(chem: Any, molecule: Any) -> np.ndarray:
                 _HYBRID_PLACES.get(int(atom.GetHybridization()), len(_HYBRIDS)),
             )
         )
-        others[i, 1:4] = (atom.GetIsAromatic(), chirality == "R", chirality == "S")
+        others[i, 1:4] = (atom.GetIsAromatic(), chirality.get("R", 0), chirality.get("S", 0))
         others[i, 6:8] = (atom.GetFormalCharge(), atom.GetMass() / 100)
         others[i, 12:] = (_charge(atom, "_GasteigerCharge"), _charge(atom, "_GasteigerHCharge"))
     for bond in molecule.GetBonds():
         if place := _STEREO_PLACES.get(int(bond.GetStereo())):
             others[[bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()], place] = 1
+    for atom in molecule.GetAtoms():
+        others[_opposite_ligands(chem, molecule, atom), 3] = 1
     features[np.arange(n)[:, None], np.array(places) + _PLACES[:4]] = 1
     for ring in molecule.GetRingInfo().AtomRings():
         others[list(ring), 0] = 1
@@ -194,6 +206,54 @@ def _features(chem: Any, molecule: Any) -> np.ndarray:
     others[:, 10] = np.array(list(rdMolDescriptors._CalcTPSAContribs(molecule))) / 20
     others[:, 11] = added[:, 2] / 10
     return features.astype(np.float32)
+
+
+def _chirality(chem: Any, molecule: Any) -> list[dict[str, float]]:
+    """For each atom, 1 at R or S, or nothing.
+
+    rdkit's old labels leave out centres that depend on each other, as of 1,4-dimethylcyclohexane. These have the new
+    ones (r counts as R, s as S), and 1 / distance in bonds for each other one of the same label: of inositols, the
+    places of the labels differ, and not their number. Hanson et al. 2018.
+    """
+    atoms = [*molecule.GetAtoms()]
+    found = [{atom.GetProp("_CIPCode"): 1.0} if atom.HasProp("_CIPCode") else {} for atom in atoms]
+    tetrahedral = (chem.CHI_TETRAHEDRAL_CW, chem.CHI_TETRAHEDRAL_CCW)
+    left = [i for i, atom in enumerate(atoms) if not found[i] and atom.GetChiralTag() in tetrahedral]
+    if not left:
+        return found
+    from rdkit.Chem import rdCIPLabeler
+
+    copy = chem.Mol(molecule)
+    try:
+        rdCIPLabeler.AssignCIPLabels(copy, maxRecursiveIterations=MAX_CIP_STEPS)
+    except RuntimeError:
+        warnings.warn("R and S of a molecule take too many steps; some are left out", stacklevel=2)
+    new = {}
+    for i in left:
+        atom = copy.GetAtomWithIdx(i)
+        if atom.HasProp("_CIPCode"):
+            new[i] = atom.GetProp("_CIPCode")
+    distances = chem.GetDistanceMatrix(copy)
+    for i, label in new.items():
+        alike = [distances[i, j] for j in new if j != i and new[j] == label]
+        found[i] = {label.upper(): 1 + sum(1 / distance for distance in alike)}
+    return found
+
+
+def _opposite_ligands(chem: Any, molecule: Any, atom: Any) -> list[int]:
+    """The ligand of a square-planar atom of the highest rank and the one opposite to it; none of other atoms."""
+    if not atom.HasProp("_chiralPermutation"):
+        return []
+    permutation = atom.GetIntProp("_chiralPermutation")
+    ligands = [bond.GetOtherAtomIdx(atom.GetIdx()) for bond in atom.GetBonds()]
+    is_planar = atom.GetChiralTag() == chem.ChiralType.CHI_SQUAREPLANAR
+    if not is_planar or len(ligands) != 4 or permutation not in _OPPOSITE_TO_FIRST:
+        warnings.warn(LOST_STEREO, stacklevel=2)
+        return []
+    ranks = chem.CanonicalRankAtoms(molecule, breakTies=False, includeChirality=False)
+    one = [ligands[0], ligands[_OPPOSITE_TO_FIRST[permutation]]]
+    other = [ligand for ligand in ligands if ligand not in one]
+    return max(one, other, key=lambda pair: sorted((ranks[i] for i in pair), reverse=True))
 
 
 def _charge(atom: Any, name: str) -> float:

@@ -335,3 +335,47 @@ def test_an_mp3_is_read_whole_with_tags_before_and_behind_it(tmp_path, mode, beh
     data = (tmp_path / "a.mp3").read_bytes()
     (tmp_path / "b.mp3").write_bytes(b"ID3\4\0\0\0\0\2\1" + bytes(257) + data + behind)
     assert read_audio(tmp_path / "b.mp3").samples.shape == (1, 60_011)
+
+
+def test_a_recording_that_streams_or_joins_is_read_whole_or_refused(tmp_path):
+    wave = 0.5 * np.sin(np.arange(30_000) / 6)
+    whole = tmp_path / "whole.mp3"
+    soundfile.write(whole, wave, 22_050, format="MP3")
+    assert read_audio(whole).samples.shape == (1, 30_000)
+    joined = tmp_path / "joined.mp3"
+    joined.write_bytes(whole.read_bytes() * 3)
+    with pytest.raises(DataError, match="as joined MP3s do"):
+        read_audio(joined)
+    tagged = tmp_path / "tagged.mp3"
+    tagged.write_bytes(whole.read_bytes() + b"APETAGEX" + bytes(9_000))
+    assert read_audio(tagged).samples.shape == (1, 30_000)
+
+    stream = tmp_path / "stream.wav"
+    soundfile.write(stream, wave, 16_000)
+    data = bytearray(stream.read_bytes())
+    at = data.index(b"data") + 4
+    data[at : at + 4] = (2_000_000_000).to_bytes(4, "little")
+    stream.write_bytes(data)
+    assert read_audio(stream).samples.shape == (1, 30_000)
+    data[at : at + 4] = (70_000).to_bytes(4, "little")
+    stream.write_bytes(data)
+    with pytest.raises(DataError, match="truncated"):
+        read_audio(stream)
+
+    flac = tmp_path / "stream.flac"
+    soundfile.write(flac, wave, 16_000)
+    data = bytearray(flac.read_bytes())
+    data[21] &= 0xF0
+    data[22:26] = bytes(4)
+    flac.write_bytes(data)
+    with pytest.raises(DataError, match="does not say its length"):
+        read_audio(flac)
+
+
+def test_floats_of_a_recording_are_amplitudes(tmp_path):
+    wave = np.sin(np.arange(3_000) / 6)
+    soundfile.write(tmp_path / "mix.wav", 1.3 * wave, 8_000, subtype="FLOAT")
+    assert float(read_audio(tmp_path / "mix.wav").samples.max()) > 1.25
+    soundfile.write(tmp_path / "loud.wav", 128 * wave, 8_000, subtype="DOUBLE")
+    with pytest.raises(DataError, match="floats of up to 128"):
+        read_audio(tmp_path / "loud.wav")

@@ -134,6 +134,33 @@ def test_e_and_z_differ_at_the_atoms_of_the_double_bond_and_without_either_both_
         assert column(tokens, "S or E").tolist() == [0, s_or_e, s_or_e, 0]
 
 
+def sorted_content(smiles):
+    content = Molecule().encode(smiles).content
+    return sorted(tuple(round(float(x), 4) for x in row) for row in content)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("OC(=O)[C@H]1C[C@@H](C1)C(O)=O", "OC(=O)[C@H]1C[C@H](C1)C(O)=O"),
+        ("C[C@@H](F)[C@H](O)[C@H](C)F", "C[C@@H](F)[C@@H](O)[C@H](C)F"),
+        ("O[C@H]1[C@H](O)[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O", "O[C@H]1[C@H](O)[C@H](O)[C@H](O)[C@@H](O)[C@H]1O"),
+        ("F[Pd@SP1](F)(Br)Br", "F[Pd@SP2](F)(Br)Br"),
+    ],
+)  # fmt: skip
+def test_centres_that_depend_on_each_other_and_square_planes_tell_isomers(one, other):
+    assert sorted_content(one) != sorted_content(other)
+    for smiles in (one, other):
+        again = Chem.MolToSmiles(Chem.MolFromSmiles(smiles), doRandom=True)
+        assert sorted_content(again) == sorted_content(smiles)
+
+
+@pytest.mark.parametrize("smiles", ["FC=[C@]=CF", "S[As@TB1](F)(Cl)(Br)N"])
+def test_stereo_that_is_lost_is_said(smiles):
+    with pytest.warns(UserWarning, match="is lost"):
+        Molecule().encode(smiles)
+
+
 def test_a_molecule_of_too_many_atoms_is_refused_before_its_distances_are_computed(monkeypatch):
     monkeypatch.setattr(molecule, "_features", None)
     for smiles, said in (("C" * 2_001, "2,001 atoms"), ("C" * 20_001, "20,001 characters")):

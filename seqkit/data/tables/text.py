@@ -221,8 +221,15 @@ class TextReader:
         self, text: Iterable[str], separator: str, quoted: bool
     ) -> Iterator[tuple[int, list[str]]]:
         """(line, cells) of each row that is not blank. Raises DataError with the line where quotes are wrong."""
+        last = [""]
+
+        def noted() -> Iterator[str]:
+            for line in text:
+                last[0] = line
+                yield line
+
         reader = csv.reader(
-            text,
+            noted(),
             delimiter=separator,
             quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
             strict=quoted,
@@ -230,7 +237,8 @@ class TextReader:
         begins = 1
         try:
             for row in reader:
-                if row and (len(row) > 1 or row[0].strip()):
+                # of one column, "" is an empty cell, and a line of blanks is none
+                if row and (len(row) > 1 or row[0].strip() or '"' in last[0]):
                     yield begins, row
                 begins = reader.line_num + 1
         except csv.Error as error:

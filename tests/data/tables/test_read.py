@@ -310,3 +310,9 @@ def test_a_hub_name_without_its_extra_is_answered_with_the_extra(monkeypatch):
     with pytest.raises(DataError, match=r"seqkit\[hub\]"):
         read_tables("hf://owner/name")
     assert not Path("owner").exists()
+
+
+def test_a_quoted_blank_is_a_row_of_one_column_and_a_blank_line_is_none(tmp_path):
+    rows = read_tables(written(tmp_path, "t.csv", 'text\na b\n""\n\n"   "\n   \n"c\n\n"\n'))
+    assert [*rows.columns["text"]] == ["a b", "", "   ", "c\n\n"]
+    assert rows.place(1).endswith("line 3")
