@@ -63,7 +63,7 @@ class GPSBlock(BaseBlock):
         edges = edges_of(context.adjacency, context.key_valid, self.max_edge_type)
         messages = self.convolution(rearrange(y, "b n d -> (b n) d"), edges)
         x = self.attention_residual(x, self.attention(y, context, cache))
-        x = self.convolution_residual(x, rearrange(messages, "(b n) d -> b n d", b=len(x)))
+        x = self.convolution_residual(x, rearrange(messages, "(b n) d -> b n d", b=x.shape[0]))
         return self.mlp_residual(x, self.feed_forward(self.mlp_norm(x), context))
 
     def add_edge_types(self, num_edge_types: int) -> None:

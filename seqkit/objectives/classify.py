@@ -65,7 +65,7 @@ class Classify(LabelObjective):
     None: the rarer one in training, or the second if both are equally frequent.
     linear: whether a linear model of a row's numbers and categories is averaged with the network (`LabelObjective`).
     main: the metric that chooses the best weights and compares runs, measured even if `metrics` does not name it;
-    None: the accuracy. `seqkit compare` uses the loss in place of any other metric but the accuracy.
+    None: the accuracy, or the balanced accuracy with class weights. `seqkit compare` uses the loss in place of any other metric but the accuracy.
 
     >>> objective = Classify()
     >>> objective.fit([0, 1, 1], ["ant", "bee"])
@@ -96,9 +96,11 @@ class Classify(LabelObjective):
             "Accuracy",
             *(("MacroF1",) if metrics is None else metrics),
         ]
-        if main is not None and main not in ("Loss", *self.chosen_metrics):
+        if main is None:
+            main = "Accuracy" if class_weights is None else "BalancedAccuracy"
+        if main not in ("Loss", *self.chosen_metrics):
             self.chosen_metrics.append(main)
-        self.primary_metric = REPORTED[main or "Accuracy"]
+        self.primary_metric = REPORTED[main]
         self.class_weights = class_weights
         self.positive = None if positive is None else str(positive)  # 1 is the class "1"
         self.positive_class: int | None = None

@@ -32,7 +32,8 @@ def add_linear_model(prepared: Prepared) -> float | None:
     """Fit a linear model of a table's cells, average it with the network, and return the network's share.
 
     Training rows alone fit the linear model and choose its penalty; the share is of least validation loss, and near a
-    half where validation rows are few. None: there are no cells, or no validation.
+    half where validation rows are few. Each loss is that of training, with the weights of the classes. None: there are
+    no cells, or no validation.
     """
     model = prepared.model
     data = prepared.data
@@ -54,7 +55,8 @@ def add_linear_model(prepared: Prepared) -> float | None:
     linear = x @ shortcut.weight.cpu()
 
     def loss(share: float) -> float:
-        return float(data.objective.loss(linear + share * (outputs - linear), target).loss)
+        averaged = linear + share * (outputs - linear)
+        return float(data.objective.loss(averaged, target, training=True).loss)
 
     best = float(minimize_scalar(loss, bounds=(0, 1), method="bounded").x)
     share = (len(x) * best + PRIOR / 2) / (len(x) + PRIOR)
@@ -65,6 +67,10 @@ def add_linear_model(prepared: Prepared) -> float | None:
 def fitted(x: Tensor, target: Tensor, shortcut: LinearCells, objective: Any) -> Tensor:
     """Weights [q k] from inputs [m q]; bins are left out where they do not lower the loss."""
 
+    def loss(outputs: Tensor, target: Tensor) -> Tensor:
+        found: Tensor = objective.loss(outputs, target, training=True).loss
+        return found
+
     def fit(x: Tensor, target: Tensor, penalty: float) -> Tensor:
         weight = torch.zeros_like(shortcut.weight, device="cpu", requires_grad=True)
         optimizer = torch.optim.LBFGS([weight], max_iter=100, line_search_fn="strong_wolfe")
@@ -72,7 +78,7 @@ def fitted(x: Tensor, target: Tensor, shortcut: LinearCells, objective: Any) -> 
         def penalised() -> Tensor:
             optimizer.zero_grad()
             squares = weight[:-1].square().sum()  # without the intercept
-            total: Tensor = objective.loss(x @ weight, target).loss + penalty * squares
+            total = loss(x @ weight, target) + penalty * squares
             total.backward()
             return total
 
@@ -82,10 +88,7 @@ def fitted(x: Tensor, target: Tensor, shortcut: LinearCells, objective: Any) -> 
     def held_out(x: Tensor, penalty: float) -> float:
         fold = torch.arange(len(x)) % 5
         each = [fold == i for i in range(5 if len(x) <= FEW else 1)]
-        return sum(
-            float(objective.loss(x[o] @ fit(x[~o], target[~o], penalty), target[o]).loss)
-            for o in each
-        )
+        return sum(float(loss(x[o] @ fit(x[~o], target[~o], penalty), target[o])) for o in each)
 
     choices = (
         (one, penalty)

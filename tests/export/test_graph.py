@@ -6,7 +6,7 @@ from functools import cache, partial
 import pytest
 import torch
 
-from seqkit.backbones import Transformer
+from seqkit.backbones import GPSBlock, Transformer
 from seqkit.errors import UsageError
 from seqkit.export.graph import TOLERANCE, WRITERS, export
 from seqkit.interfaces import TokenSpec
@@ -72,6 +72,10 @@ EQUAL = {
     "LinearAttention": (partial(attending, mechanism=LinearAttention), {"sound": TORCH}),
     "MeanPool": (partial(of, "MeanPool"), {"text": TORCH}),
     "GIN": (partial(along_edges, "GIN"), {"graph": ONNX}),
+    "GPSBlock": (
+        partial(Transformer, DIM, 1, num_heads=3, block=partial(GPSBlock, max_edge_type=2)),
+        {"graph": BOTH},
+    ),
     "APPNP": (partial(along_edges, "APPNP"), {"graph": TORCH}),  # which has GCN's steps
 }
 """Builders, and the tokens with which each is exported, to which formats. Those of a text are causal, all others

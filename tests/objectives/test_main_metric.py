@@ -27,6 +27,8 @@ def test_each_is_reported_by_that_name_and_more_is_better(name):
         (Classify(), "valid/accuracy", "max"),
         (Classify(main="AUROC"), "valid/auroc", "max"),
         (Classify(main="Loss"), "valid/loss", "min"),
+        (Classify(class_weights=[1.0, 5.0]), "valid/balanced_accuracy", "max"),
+        (Classify(class_weights="balanced", main="Accuracy"), "valid/accuracy", "max"),
         (Regress(), "valid/rmse", "min"),
     ],
 )

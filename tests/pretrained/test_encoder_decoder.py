@@ -161,9 +161,7 @@ def test_both_write_the_same_texts(tmp_path, name):
     theirs = doubled(theirs)
     run.model.double()
     start = run.objective.start_ids
-    assert start == {"Bart": [2, 0], "Whisper": [4, 7, 8, 9]}.get(
-        name, [MODELS[name][1]["decoder_start_token_id"]]
-    )
+    assert start == {"Whisper": [4, 7, 8, 9]}.get(name, [MODELS[name][1]["decoder_start_token_id"]])
     theirs.generation_config = transformers.GenerationConfig.from_pretrained(tmp_path / "theirs")
     inputs, right = given(tmp_path, run, name), []
     for i in range(3):
@@ -276,6 +274,44 @@ def test_the_vectors_of_a_run_are_of_the_encoder(tmp_path):
 
 HERE = {"tie_word_embeddings"}
 """The other of two keys that say it: in T5 v1.1 `scale_decoder_outputs`, in mT5 neither."""
+
+
+@pytest.mark.parametrize(
+    ("name", "held", "more"),
+    [("Bart", {}, []), ("Marian", {"forced_bos_token_id": 9}, [9]), ("T5", {"forced_bos_token_id": 4}, [4])],
+)  # fmt: skip
+def test_the_id_that_a_file_forces_is_written_first_and_no_other(tmp_path, name, held, more):
+    theirs, folder = theirs_of(tmp_path, name)
+    path = folder / "generation_config.json"
+    values = {**json.loads(path.read_text()), "forced_bos_token_id": None, **held}
+    path.write_text(json.dumps(values))
+    import_model(folder, tmp_path / "run", name)
+    run = load_one(tmp_path / "run")
+    first = MODELS[name][1]["decoder_start_token_id"]
+    assert run.objective.start_ids == [first, *more]
+    theirs.generation_config = transformers.GenerationConfig.from_pretrained(folder)
+    inputs = {key: x[:1] for key, x in given(tmp_path, run, name).items()}
+    mask = inputs["attention_mask"][0].bool()
+    inputs = {key: x[:, mask] for key, x in inputs.items()}
+    greedy = {"max_new_tokens": 8, "num_beams": 1, "do_sample": False}
+    written = theirs.generate(**inputs, **greedy)[0].tolist()
+    assert written[: 1 + len(more)] == [first, *more]
+    found = generate_texts(run, TEXTS[:1], 8, strategy=Sampling(temperature=0))
+    ids = [i for i in written[1 + len(more) :] if i != run.objective.eos_id]
+    # special ids are not written
+    assert found[0].split()[:2] == [f"w{i}" for i in ids if i not in (first, *more)][:2]
+
+
+def test_settings_of_generation_that_are_not_read_are_named(tmp_path, caplog):
+    _, folder = theirs_of(tmp_path, "Pegasus")
+    path = folder / "generation_config.json"
+    held = json.loads(path.read_text())
+    path.write_text(json.dumps({**held, "num_beams": 1, "min_length": 0, "length_penalty": 1.0}))
+    settings(folder, "Seq2Seq")
+    assert "texts may differ" not in caplog.text
+    path.write_text(json.dumps({**held, "num_beams": 4, "no_repeat_ngram_size": 3}))
+    settings(folder, "Seq2Seq")
+    assert "not read, so texts may differ: num_beams=4, no_repeat_ngram_size=3" in caplog.text
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -24,7 +24,7 @@ class Bart:
     """How models of one type differ.
 
     layers: their layers. num_ids, start, eos: number of ids, and the first and the last of a target, by default.
-    starts_with_bos: whether each target begins with bos, behind `start`. has_norm: whether embeddings have a norm.
+    has_norm: whether embeddings have a norm.
     first: row of position 0 in the tables; None: positions are sinusoids, which no file holds.
     """
 
@@ -32,7 +32,6 @@ class Bart:
     num_ids: int = 50265
     start: int = 0
     eos: int = 1
-    starts_with_bos: bool = False
     has_norm: bool = False
     first: int | None = 0
 
@@ -95,8 +94,6 @@ class Bart:
     def objective(self, config: ConfigFile) -> Settings:
         """Section `objective`. A tied head over sinusoids is scaled down by itself, as far as embeddings are up."""
         start = [Generation(config).one_id("decoder_start_token_id", self.start)]
-        if self.starts_with_bos:
-            start.append(Generation(config).one_id("bos_token_id", 0))
         dim = self.layers.dim_of(config)
         scale = dim**0.5 / self._scale(config) if self.first is None else 1.0
         return {
@@ -115,7 +112,11 @@ class Bart:
 
     def longest(self, config: ConfigFile) -> int:
         """Tokens of a target at most, beside those that it starts with."""
-        return config.size("max_position_embeddings", 1024) - 1 - self.starts_with_bos
+        return (
+            config.size("max_position_embeddings", 1024)
+            - 1
+            - len(Generation(config).forced_first())
+        )
 
     def families(self) -> tuple[Family, Family]:
         """The encoder alone, and encoder and decoder."""
@@ -142,8 +143,6 @@ TABLE = "source_embedder.content.weight"
 
 HEADS = ("lm_head.", "final_logits_bias", "classification_head.", "qa_outputs.")
 
-BART, WHOLE_BART = Bart(
-    Kind(), start=2, eos=2, starts_with_bos=True, has_norm=True, first=2
-).families()
+BART, WHOLE_BART = Bart(Kind(), start=2, eos=2, has_norm=True, first=2).families()
 MARIAN, WHOLE_MARIAN = Bart(Kind(), num_ids=58101, start=58100, eos=0, first=None).families()
 PEGASUS, WHOLE_PEGASUS = Bart(Kind(is_pre_norm=True)).families()

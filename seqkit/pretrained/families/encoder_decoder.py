@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +14,27 @@ from seqkit.pretrained.config_file import ConfigFile, own_file, read_json
 from seqkit.pretrained.family import ACTIVATIONS, Settings, block, class_of, depth_of
 from seqkit.pretrained.rows import Rows, alias, layers, module, modules, tensor
 
+log = logging.getLogger("seqkit")
+
 GENERATION = "generation_config.json"
 TOKENIZER = "tokenizer.json"
 SIDES = ("encoder", "decoder")
 LAYER_NORM = {"type": "LayerNorm", "eps": 1e-5}
+
+WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    "num_beams": (1,),
+    "do_sample": (False,),
+    "no_repeat_ngram_size": (0,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "repetition_penalty": (1,),
+    "length_penalty": (1,),
+    "min_length": (0,),
+    "min_new_tokens": (0,),
+    "max_length": (20,),
+    "max_new_tokens": (),
+    "forced_eos_token_id": (),
+}
+"""Keys of generation that are not read, with the values beside null that change nothing."""
 
 # ── ids ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -58,6 +76,24 @@ class Generation:
             raise self.refused(name, "one id")
         return found[0]
 
+    def forced_first(self) -> list[int]:
+        """The id that is forced behind the start, or none. Raises DataError for several."""
+        found = self.ids("forced_bos_token_id", [])
+        if len(found) > 1:
+            raise self.refused("forced_bos_token_id", "one id")
+        return found
+
+    def log_unread(self) -> None:
+        """Log the settings that are not read, and would change what is written."""
+        found = {name: self.get(name) for name in WITHOUT_EFFECT}
+        unread = [
+            f"{name}={value}"
+            for name, value in found.items()
+            if value is not None and value not in WITHOUT_EFFECT[name]
+        ]
+        if unread:
+            log.warning("%s: not read, so texts may differ: %s", self.path, ", ".join(unread))
+
     def never(self) -> list[int]:
         """Ids that are not generated: `suppress_tokens`, and words of one id in `bad_words_ids`."""
         words = self.get("bad_words_ids") or []
@@ -75,10 +111,13 @@ def writes(
 ) -> Settings:
     """Section `objective` of a model that writes texts.
 
-    start: first inputs of the decoder. eos, num_ids: last id and number of ids, where the file does not say them.
+    start: first inputs of the decoder; behind a single one stands the id that the file forces, if any. eos, num_ids: last id and number of ids, where the file does not say them.
     first: ids that are not generated first, likewise.
     """
     held = Generation(config)
+    held.log_unread()
+    if len(start) == 1:
+        start = [*start, *held.forced_first()]
     target = {
         "type": "FromFile",
         "path": str(config.path.parent / TOKENIZER),
