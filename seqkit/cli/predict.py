@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqkit.cli.options import add_device, add_out, add_run
 from seqkit.cli.out import check_file, written
-from seqkit.errors import UsageError, one_line, printable
+from seqkit.errors import UsageError, one_line, printable, shortened
 from seqkit.progress import track
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def run(args: Namespace) -> int:
                 if not first and answer.name in answer.error:
                     first = answer.error
                 elif not first:
-                    first = f"{answer.name}: {answer.error}"
+                    first = f"{shortened(answer.name)}: {answer.error}"
             if answer.error is None or inputs.total != 1:  # the only one is said below
                 rows.write(answer, more)
     if args.out is not None:

@@ -153,12 +153,11 @@ def view_attention(
         raise UsageError(str(error)) from error
     last_query = "" in names and trained.model.causal and batch.reach is None
     summary = trained.summary
-    version = f"seqkit {summary['versions']['seqkit']}"
     return write_page(
         "attention.html",
         out / "attention.html",
         title=f"Attention · {summary['recipe']}",
-        subtitle=f"{summary['backbone']} · {trained.folder} · {version}",
+        subtitle=f"{summary['backbone']} · {trained.folder} · {summary.made_by}",
         notes=lines,
         sections=list(_views(renderer, raw, tokens, maps, names, last_query=last_query)),
     )

@@ -154,5 +154,5 @@ def mixture_facts(summary: Summary) -> str:
 
 
 def _write(path: Path, title: str, runs: Sequence[Values], facts: str = "") -> Path:
-    subtitle = _joined(facts, f"seqkit {runs[0]['environment']['seqkit']}")
+    subtitle = _joined(facts, runs[0]["summary"].made_by)
     return write_page("page.html", path, title=title, subtitle=subtitle, runs=runs)

@@ -139,11 +139,11 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
             shared = trained.objective.predict(trained.model, batch).float().nanmean(dim=1)
             return [(None, vector) for vector in F.normalize(shared, dim=-1).cpu()]
         hidden = hidden_states(trained.model, batch)
-        _check_numbers(hidden, batch)
         head = trained.model.head
         if isinstance(head, FeaturesHead):
             whole = head(hidden, batch)
         else:
+            _check_numbers(hidden, batch)  # of which parts have vectors, too
             whole = pooled(hidden, batch.valid, pool_of(trained.model), batch.parts)
         check_computed(whole)
         return list(zip(hidden.float().cpu(), whole.float().cpu()))

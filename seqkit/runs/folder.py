@@ -137,7 +137,8 @@ def beside_learned(folder: Path, config: Config) -> dict[str, Any]:
 
 def as_seen_from_here(config: Config, folder: Path) -> Config:
     """A run's configuration, in which paths of data that are not here lead to where the run was begun, if they do."""
-    made_in = read_mapping(folder / STATE).get(MADE_IN)
+    # a recipe of the user's has no state beside it
+    made_in = read_mapping(folder / STATE).get(MADE_IN) if (folder / STATE).is_file() else None
     data = config.get("data")
     source = data.get("source") if isinstance(data, Mapping) else None
     if not isinstance(made_in, str) or not isinstance(source, Mapping):

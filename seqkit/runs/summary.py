@@ -150,6 +150,11 @@ class Summary(Record, frozen=True):
         return {"config_sha256": self.config_sha256, "state_sha256": self.state_sha256}
 
     @property
+    def made_by(self) -> str:
+        """seqkit, in the version that the run was made with."""
+        return f"seqkit {self.versions.get('seqkit', '')}".strip()
+
+    @property
     def trial(self) -> list[str]:
         """Why its figures say little of the model, in words; empty: it is no trial."""
         return reasons_of_trial(self.steps, self.limit, self.num_train)

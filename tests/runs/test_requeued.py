@@ -1,6 +1,8 @@
 """The same command again, as a job that is requeued gives it: what was given decides whether the run is the same."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +71,50 @@ def test_an_unfinished_table_goes_on_and_stays_the_same(run_of, tmp_path):
     for _ in range(2):
         assert train_or_resume(config_of(given), tmp_path).state == "finished"
         assert (tmp_path / STATE).read_bytes() == (folder / STATE).read_bytes()
+
+
+@pytest.mark.parametrize("lost", [(), ("config.yaml",), ("config.yaml", "state.json")])
+def test_a_run_that_was_killed_before_a_whole_checkpoint_begins_anew(
+    run_of, tmp_path, lost, caplog
+):
+    whole, given = run_of
+    folder = Path(shutil.copytree(whole, tmp_path / "run"))
+    shutil.rmtree(folder / "checkpoints")
+    for name in ("summary.json", "metrics.csv", "log.txt", *lost):
+        (folder / name).unlink()
+    (folder / ".lock").touch()
+    (folder / ".state.json.7.part").touch()
+    if not lost:
+        (folder / "checkpoints").mkdir()
+        (folder / "checkpoints" / "resume-step=900.ckpt").write_bytes(b"half of it")
+    again = train_or_resume(config_of(given), folder)
+    assert again.sha256 == read_summary(whole).sha256
+    assert ("so it begins anew" in caplog.text) == (not lost)
+    left = {path.name for path in folder.rglob("*")}
+    assert not left & {".lock", ".state.json.7.part", "resume-step=900.ckpt"}
+
+
+def test_a_damaged_checkpoint_is_no_reason_to_begin_anew(run_of, tmp_path):
+    whole, given = run_of
+    folder = Path(shutil.copytree(whole, tmp_path / "run"))
+    (folder / "summary.json").unlink()
+    shutil.rmtree(folder / "checkpoints")
+    (folder / "checkpoints").mkdir()
+    for name in ("resume-step=1.ckpt", "resume-step=1.ckpt.json"):
+        (folder / "checkpoints" / name).write_text("{}", encoding="utf-8")
+    with pytest.raises(UsageError, match="no good checkpoint"):
+        train_or_resume(config_of(given), folder)
+    assert (folder / "checkpoints" / "resume-step=1.ckpt").exists()
+
+
+def test_a_finished_run_keeps_nothing_of_processes_that_were_killed(run_of, tmp_path):
+    whole, given = run_of
+    folder = Path(shutil.copytree(whole, tmp_path / "run"))
+    before = {path.name for path in folder.rglob("*")}
+    (folder / ".lock").touch()
+    (folder / ".summary.json.7.part").touch()
+    assert train_or_resume(config_of(given), folder) == read_summary(whole)
+    assert {path.name for path in folder.rglob("*")} == before
 
 
 def test_a_run_of_an_earlier_version_may_be_the_same_and_a_damaged_one_is_named(tmp_path):
