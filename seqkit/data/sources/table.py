@@ -19,7 +19,7 @@ from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
 from seqkit.data.spellings import alike, one_spelling
-from seqkit.data.splits import MAX_OF_GROUP, SPLIT_NAMES, SPLIT_WORDS, by_group, stratified
+from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, by_group, far_from_share, stratified
 from seqkit.data.tables.cells import canonical, is_missing, number, short
 from seqkit.data.tables.examples import Examples, UsableRows, read_cells
 from seqkit.data.tables.infer import OF_GROUPS, OF_YEARS, infer
@@ -306,10 +306,9 @@ class Table(DataSource):
             raise DataError(f"{table}: all rows have the same {name}; give another") from None
         num_test = len({groups[i] or i for i in aside})
         num_all = len({one or i for i, one in enumerate(groups)})
-        if not 1 / MAX_OF_GROUP < len(aside) / (fraction * len(groups)) < MAX_OF_GROUP:
-            largest = max(Counter(one for one in groups if one is not None).values())
-            why = f"as groups by {name!r} stay whole and the largest has {largest:,} rows"
-            self._say(Caution(f"{table}: {len(aside):,} of {len(groups):,} rows are test, {why}"))
+        if why := far_from_share(groups, len(aside), fraction):
+            many = f"{len(aside):,} of {len(groups):,} rows are test, not {100 * fraction:.0f} %"
+            self._say(Caution(f"{table}: {many}: by {name!r} {why}"))
         return (
             rest,
             aside,
