@@ -12,6 +12,30 @@ from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples
 from seqkit.errors import one_line
 
+FEW = 4
+"""Mean number of rows from which on a column has few values."""
+
+MIN_TOLD = 10
+"""Rows, beside the first of each value and the usual target, that a column tells which is said to tell it."""
+
+
+def tells(values: Sequence[Hashable], targets: Sequence[Hashable]) -> bool:
+    """Whether a column of few values has one target for each, in so many rows that chance does not explain it.
+
+    >>> tells([*"nnpp"] * 9, [*"0011"] * 9), tells([*"nnpp"] * 9, [*"0010"] * 9)
+    (True, False)
+    """
+    counts = Counter(values)
+    if FEW * len(counts) > len(values):
+        return False
+    target_of: dict[Hashable, Hashable] = {}
+    for value, target in zip(values, targets):
+        if target_of.setdefault(value, target) != target:
+            return False
+    ((usual, _),) = Counter(targets).most_common(1)
+    told = [count - 1 for value, count in counts.items() if target_of[value] != usual]
+    return sum(told) >= MIN_TOLD
+
 
 class Compared:
     """Contents of files in a form in which equal ones are equal, each read once. folder: folder of the names."""

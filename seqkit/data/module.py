@@ -19,11 +19,11 @@ from seqkit.data.dataset import Augmentation, TokenizedDataset
 from seqkit.data.documents import are_texts, cut, held_out, num_characters, pieces
 from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
-from seqkit.data.notes import Notes
+from seqkit.data.notes import Caution, Notes
 from seqkit.data.packing import PackedDataset
 from seqkit.data.sample import Sample, Samples, Splits
 from seqkit.data.source import DataSource
-from seqkit.data.splits import by_group, shuffled, stratified
+from seqkit.data.splits import by_group, far_from_share, shuffled, stratified
 from seqkit.data.windows import TextWindows
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Backbone, Objective, Tokenizer
@@ -470,7 +470,11 @@ class DataModule(LightningDataModule):
         ):
             return self._without_validation_nodes(train[0], train[0].label)
         if train.groups is not None and len(set(train.groups)) > 1:
-            rest, valid = by_group(train.groups, self.selection.valid_fraction, seed=1)
+            fraction = self.selection.valid_fraction
+            rest, valid = by_group(train.groups, fraction, seed=1)
+            if why := far_from_share(train.groups, len(valid), fraction):
+                many = f"{len(valid):,} of {len(train):,} training examples are validation"
+                log.warning(Caution(f"{many}, not {100 * fraction:.0f} %: {why}"))
         elif self.objective.follows_time:
             first = len(train) - round(len(train) * self.selection.valid_fraction)
             rest = [*range(first)]

@@ -14,8 +14,8 @@ MAX_SAID = 5
 def one_spelling(words: Iterable[str]) -> dict[str, str]:
     """The spelling of each word: where all are numbers, or all say true or false, equal ones get the shortest.
 
-    >>> one_spelling(["1", "1.0", "2.0"]), one_spelling(["1", "1.0", "b"])
-    ({'1': '1', '1.0': '1', '2.0': '2.0'}, {'1': '1', '1.0': '1.0', 'b': 'b'})
+    >>> one_spelling(["1", "1.0", "2.0"]), one_spelling(["1.0", "1", "b"])["1.0"]
+    ({'1': '1', '1.0': '1', '2.0': '2.0'}, '1.0')
     """
     known = sorted(words, key=lambda word: (len(word), not word.islower(), word))
     values = [_value(word) for word in known]

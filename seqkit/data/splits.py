@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 from numbers import Integral
@@ -84,6 +85,18 @@ def by_group(
         smallest: list[int] = min(parts, key=len)
         aside.update(smallest)
     return _mixed(len(groups), aside, seed)
+
+
+def far_from_share(groups: Sequence[str | None], num_aside: int, fraction: float) -> str:
+    """Says why far more or fewer are set aside by group than their share; empty: they are not.
+
+    >>> far_from_share([*"aaabbbccc"], 3, 0.1), far_from_share([*"abcdefghi"], 1, 0.1)
+    ('groups stay whole, and the largest has 3 of 9', '')
+    """
+    if 1 / MAX_OF_GROUP < num_aside / (fraction * len(groups)) < MAX_OF_GROUP:
+        return ""
+    largest = max(Counter(group for group in groups if group is not None).values(), default=1)
+    return f"groups stay whole, and the largest has {largest:,} of {len(groups):,}"
 
 
 def _mixed(n: int, aside: set[int], seed: int) -> tuple[list[int], list[int]]:

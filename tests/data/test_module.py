@@ -442,6 +442,14 @@ def test_groups_of_test_examples_are_numbered_and_follow_a_limit():
     assert len({*zip(names, numbers)}) == len(set(names)) == len(set(numbers))
 
 
+@pytest.mark.parametrize(("size", "is_said"), [(30, True), (2, False)])
+def test_a_validation_part_that_is_far_from_its_share_by_groups_is_said(size, is_said, caplog):
+    train = [Sample([i, 1], i % 2, f"speaker {i // size}") for i in range(60)]
+    module(Given(train, LABELLED)).splits()
+    said = "30 of 60 training examples are validation, not 10 %: groups stay whole"
+    assert (said in caplog.text) == is_said
+
+
 def test_a_validation_part_keeps_groups_whole():
     train = [Sample([i, 1], i % 2, f"patient {i // 10}") for i in range(200)]
     splits = module(Given(train, LABELLED)).splits()

@@ -14,18 +14,18 @@ from typing import Any
 
 from seqkit.data.formats import own_reader
 from seqkit.data.kinds import FILES, KIND_OF_TOKENIZER, OF_CELLS
-from seqkit.data.leaks import Compared, tell_leaks
+from seqkit.data.leaks import Compared, tell_leaks, tells
 from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
 from seqkit.data.spellings import alike, one_spelling
-from seqkit.data.splits import MAX_OF_GROUP, SPLIT_NAMES, SPLIT_WORDS, by_group, stratified
+from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, by_group, far_from_share, stratified
 from seqkit.data.tables.cells import canonical, is_missing, number, short
-from seqkit.data.tables.examples import Examples, UsableRows
-from seqkit.data.tables.infer import infer
+from seqkit.data.tables.examples import Examples, UsableRows, read_cells
+from seqkit.data.tables.infer import OF_GROUPS, OF_YEARS, infer
 from seqkit.data.tables.read import Tables, files_of, is_remote
 from seqkit.data.tables.rows import Rows
-from seqkit.data.tables.schema import Column, Given, Schema, check_column
+from seqkit.data.tables.schema import Column, Given, Schema, check_column, option
 from seqkit.errors import DataError
 
 log = logging.getLogger("seqkit")
@@ -174,6 +174,9 @@ class Table(DataSource):
         inputs = {split: self._inputs(part) for split, part in read.items()}
         keys = {split: [inputs[of][i] for i in rows] for split, (of, rows) in places.items()}
         self._tell_leaks(found, keys, schema, is_given="test" in read)
+        self._tell_telling(train)
+        if "test" not in read and self.division.split is None:
+            self._tell_chance(train, places["train"][1], places["test"][1])
         sizes = ", ".join(f"{len(part):,} {SPLIT_WORDS[split]}" for split, part in found.items())
         say(f"{name}: {sizes} rows; {rule}")
         return Splits(found["train"], found["test"], found.get("valid"), names, rule)
@@ -303,10 +306,9 @@ class Table(DataSource):
             raise DataError(f"{table}: all rows have the same {name}; give another") from None
         num_test = len({groups[i] or i for i in aside})
         num_all = len({one or i for i, one in enumerate(groups)})
-        if not 1 / MAX_OF_GROUP < len(aside) / (fraction * len(groups)) < MAX_OF_GROUP:
-            largest = max(Counter(one for one in groups if one is not None).values())
-            why = f"as groups by {name!r} stay whole and the largest has {largest:,} rows"
-            self._say(Caution(f"{table}: {len(aside):,} of {len(groups):,} rows are test, {why}"))
+        if why := far_from_share(groups, len(aside), fraction):
+            many = f"{len(aside):,} of {len(groups):,} rows are test, not {100 * fraction:.0f} %"
+            self._say(Caution(f"{table}: {many}: by {name!r} {why}"))
         return (
             rest,
             aside,
@@ -387,6 +389,42 @@ class Table(DataSource):
             keep += f", or keep them together: --data.group {shlex.quote(column)}"
         tell_leaks(schema.name, found, keys, keep, self._say)
 
+    def _tell_telling(self, train: UsableRows) -> None:
+        """Say which inputs tell the target by themselves, as a code of it or its outcome does."""
+        inputs = [one for one in train.schema.inputs if one.kind in (*OF_CELLS, "text")]
+        if len(train.schema.inputs) < 2 or train.schema.target_kind == "none":
+            return
+        targets = [*map(repr, train.labels)]
+        for column in inputs:
+            values = train.examples.values[column.name]
+            if tells([values[row] for row in train.indices], targets):
+                target = listed([one.name for one in train.schema.targets])
+                what = f"{column.name!r} alone tells {target} in all {len(train):,} rows"
+                way = option("columns", {column.name: "unused"})
+                self._say(
+                    Caution(
+                        f"{train.rows.name}: {what}; if it is not known before the target: {way}"
+                    )
+                )
+
+    def _tell_chance(self, train: UsableRows, rest: Sequence[int], aside: Sequence[int]) -> None:
+        """Say what a split at random mixes: rows of one thing, and earlier rows with later ones.
+
+        rest, aside: indices of training and of test.
+        """
+        table = train.rows.name
+        for column in train.schema.columns:
+            cells = train.rows.columns.get(column.name, ())
+            is_time = column.kind == "date" or column.name.lower() in OF_YEARS
+            is_group = self.division.group is None and OF_GROUPS.fullmatch(column.name.strip())
+            if column.role not in ("input", "unused") or not (is_time or is_group) or not cells:
+                continue
+            known, asked = ([cells[train.indices[i]] for i in part] for part in (rest, aside))
+            if is_time and (said := _mixed_times(column, known, asked)):
+                self._say(f"{table}: {said}")
+            if is_group and (said := _mixed_groups(column.name, known, asked)):
+                self._say(Caution(f"{table}: {said}"))
+
     def _tell_spellings(self, train: UsableRows) -> None:
         """Say which categories of an input look alike."""
         for column in train.schema.inputs:
@@ -441,6 +479,33 @@ class Table(DataSource):
                 f"({listed(single, 5)})"
             )
         return _in_order(counts)
+
+
+def _mixed_times(column: Column, known: Sequence[Any], asked: Sequence[Any]) -> str:
+    """Says how many cells of test are before the last one of training; empty: none is."""
+    times = []
+    for cells in (known, asked):
+        read, _ = read_cells(cells, column.read)
+        times.append([value for value in read if isinstance(value, float)])
+    latest = max(times[0], default=-math.inf)
+    early = sum(value < latest for value in times[1])
+    if not early:
+        return ""
+    what = f"{early:,} of {len(asked):,} test rows are not after training by {column.name!r}"
+    way = "a column that says train or test, --data.split COLUMN"
+    return f"{what}, as they are drawn at random; to test on later rows, give {way}"
+
+
+def _mixed_groups(name: str, known: Sequence[Any], asked: Sequence[Any]) -> str:
+    """Says how many things of which test has rows are in training, too; empty: none is, or most have one row."""
+    trained, tested = (
+        {str(cell) for cell in cells if not is_missing(cell)} for cells in (known, asked)
+    )
+    both = len(trained & tested)
+    if not both or 2 * len(trained | tested) > len(known) + len(asked):
+        return ""
+    what = f"{both:,} of {len(tested):,} values of {name!r} in test are in training, too"
+    return f"{what}; to test on new ones: {option('group', name)}"
 
 
 def _spell_alike(parts: Sequence[UsableRows]) -> None:

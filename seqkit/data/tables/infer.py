@@ -84,11 +84,21 @@ OF_IDS = re.compile(
 )
 """Names of columns that number rows, or things; where most cells differ, they number the rows and are not used."""
 
+OF_GROUPS = re.compile(
+    r"(?i:(.*[_ .-])?(id|patient|subject|person|participant|donor|animal|speaker|author|user|customer|client|member"
+    r"|household|family|group|session|device|machine|sensor|station|site|school|hospital|batch|plate)s?)"
+    r"|.*[a-z](Id|ID)"
+)
+"""Names of columns that say which rows are of one thing, where their cells come again."""
+
 IDENTIFIES = ("number", "category", "text")
 """Kinds of columns that may number the rows."""
 
 OF_TIME = ("year", "month", "day", "week", "hour", "minute", "time", "date", "t", "step")
 """Names of columns that count something else than rows."""
+
+OF_YEARS = ("year", "date", "time", "timestamp")
+"""Names of columns that say when a row is from."""
 
 DAYS = (
     "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y",

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 from seqkit.data import Table
+from seqkit.data.notes import Caution
 from seqkit.data.sources.table import Division
 from seqkit.data.tables import text as text_files
 from seqkit.data.tables.schema import Given
@@ -53,17 +54,17 @@ def raws(samples):
     return [sample.raw for sample in samples]
 
 
-def test_columns_are_inferred_once_from_the_first_rows_and_decided(tmp_path, caplog, monkeypatch):
+def test_columns_are_inferred_once_and_decided(tmp_path, caplog, monkeypatch):
     opened, once = [], text_files._opened
     monkeypatch.setattr(text_files, "_opened", lambda file: opened.append(file) or once(file))
-    table = Table(written(tmp_path, texts(3_000, day=lambda i: f"{1 + i % 28:02}/02/2022")))
+    table = Table(written(tmp_path, texts(3_000, day=lambda i: f"{1 + i % 27:02}/02/2022")))
     assert [(column.name, column.kind) for column in table.schema().inputs] == [
         ("text", "text"),
         ("day", "date"),
     ]
     splits = table.splits()
     assert len(opened) == 1
-    assert len(caplog.messages) == 4, "a line for each column, and one for the split"
+    assert len(caplog.messages) == 5, "a line for each column, for the date, and for the split"
     assert all(str(tmp_path) in line for line in caplog.messages)
     decided = table.decided()
     assert decided["columns"] == {"text": "text", "day": "date"}
@@ -357,3 +358,76 @@ def png(grey):
     data = BytesIO()
     Image.new("L", (4, 4), grey).save(data, "png")
     return data.getvalue()
+
+
+# ── what tells the target, and what a split at random mixes ──────────────────────────────────────────────────────────
+
+
+def measured(i):
+    """A row of two measures, a grade and what is honest about it: a size that tells it but for some rows."""
+    grade = sha256(b"%d" % i).digest()[0] % 3
+    return {"width": f"{i * i % 97}.5", "size": grade if i % 11 else 1, "grade": "uvw"[grade]}
+
+
+TELLING = {
+    "its number": (lambda row: 7 * "uvw".index(row["grade"]), True),
+    "its name": (lambda row: f"grade {row['grade']}", True),
+    "what is filled for one class alone": (lambda row: "x9" if row["grade"] == "u" else "", False),
+    "what is filled with classes": (
+        lambda row: {"u": "paid"}.get(row["grade"], row["grade"]),
+        True,
+    ),
+    "a strong input": (lambda row: row["size"], False),
+    "a number of the row": (lambda row: row["width"] + row["grade"], False),
+}
+"""A column made of a row, and whether it tells the grade."""
+
+
+@pytest.mark.parametrize("what", TELLING)
+def test_a_column_that_tells_the_target_by_itself_is_named(tmp_path, what):
+    column, is_told = TELLING[what]
+    rows = [row | {"noted": column(row)} for row in map(measured, range(120))]
+    _, said = divided(written(tmp_path, rows), given={"target": "grade"})
+    (line,) = [one for one in said if "alone tells" in one] or [""]
+    assert bool(line) == is_told
+    if is_told:
+        assert isinstance(line, Caution)
+        assert "'noted' alone tells grade in all 120 rows" in line
+        assert line.endswith("--data.columns '{noted: unused}'")
+
+
+def test_what_repeats_by_chance_or_alone_tells_nothing(tmp_path):
+    rare = [measured(i) | {"grade": "no" if i else "yes", "code": i % 20} for i in range(100)]
+    lone = [{"word": "ab"[i % 2], "grade": "uv"[i % 2]} for i in range(100)]
+    for rows in (rare, lone):
+        _, said = divided(written(tmp_path, rows), given={"target": "grade"})
+        assert not [line for line in said if "alone tells" in line]
+
+
+def test_rows_of_one_thing_in_both_splits_are_counted_and_the_advised_group_keeps_them_apart(
+    tmp_path,
+):
+    rows = [measured(i) | {"cow_id": f"c{i % 17}", "town_key": i % 3} for i in range(120)]
+    path = written(tmp_path, rows)
+    _, said = divided(path, given={"target": "grade"})
+    (line,) = [one for one in said if "--data.group cow_id" in one]
+    assert "values of 'cow_id' in test are in training, too" in line
+    _, said = divided(path, given={"target": "grade"}, group="cow_id")
+    assert not [one for one in said if "--data.group cow_id" in one]
+    single = [row | {"cow_id": f"c{i}"} for i, row in enumerate(rows)]
+    _, said = divided(written(tmp_path, single), given={"target": "grade"})
+    assert not [one for one in said if "--data.group cow_id" in one]
+
+
+def test_dated_rows_that_are_split_at_random_are_said_and_the_advised_split_is_by_time(tmp_path):
+    rows = [measured(i) | {"sold": f"2024-{1 + i // 20:02}-11"} for i in range(120)]
+    path = written(tmp_path, rows)
+    _, said = divided(path, given={"target": "grade"})
+    (line,) = [one for one in said if "--data.split" in one]
+    assert "24 test rows are not after training by 'sold'" in line
+    later = [row | {"part": "test" if i > 100 else "train"} for i, row in enumerate(rows)]
+    _, said = divided(written(tmp_path, later), given={"target": "grade"}, split="part")
+    assert not [one for one in said if "--data.split" in one]
+    years = [measured(i) | {"year": 1990 + i % 9} for i in range(120)]
+    _, said = divided(written(tmp_path, years), given={"target": "grade"})
+    assert [one for one in said if "'year'" in one and "--data.split" in one]
