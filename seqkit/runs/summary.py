@@ -61,8 +61,7 @@ class Record(BaseModel, frozen=True, extra="allow"):
 class StrongBaseline(Record, frozen=True):
     """A specialist's results on the test split, and the seconds that it took.
 
-    difference: the run's main metric less the specialist's, and the ends of its 95 % interval. setting: words that do
-    better on such data.
+    difference: the run's main metric less the specialist's, and the ends of its 95 % interval.
     """
 
     name: str
@@ -70,7 +69,6 @@ class StrongBaseline(Record, frozen=True):
     num_train: int
     seconds: float
     difference: tuple[float, float, float] | None = None
-    setting: str = ""
 
 
 class Interval(Record, frozen=True):

@@ -176,20 +176,17 @@ def beside(value, difference=None, **more):
 def test_a_run_is_better_or_worse_than_a_specialist_only_where_the_interval_excludes_zero(
     metric, value, difference, verdict
 ):
-    setting = "--preset gcn did better (95.8 % against 51.0 %)"
     run = summary(metrics={metric: 0.75}, main_metric=metric, steps=5000)
-    run["strong_baseline"] = beside(value, difference, setting=setting)
+    run["strong_baseline"] = beside(value, difference)
     console = Console(width=200)
     with console.capture() as captured:
         console.print(ResultTable([run]))
     assert f"an RBF-SVM on pixels (40 training examples); the run is {verdict}" in captured.get()
     said = cautions(run)
     assert len(said) == ("worse" in verdict)
-    assert all(
-        "an RBF-SVM on pixels" in line and verdict in line and setting in line for line in said
-    )
-    run["backbone"] = "gcn"
-    assert not any(setting in line for line in cautions(run)), "the run has this setting"
+    assert all("an RBF-SVM on pixels" in line and verdict in line for line in said)
+    run["strong_baseline"]["setting"] = "--preset gcn did better"  # of an older run, on other data
+    assert not any("did better" in line for line in cautions(run))
 
 
 def test_a_specialist_without_a_known_interval_is_compared_in_this_seed_alone():
