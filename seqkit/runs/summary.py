@@ -72,11 +72,11 @@ class StrongBaseline(Record, frozen=True):
 
 
 class Interval(Record, frozen=True):
-    """Predictions of a target are within ± `half_width` of it; test_coverage: the share of the test split that was."""
+    """Predictions of a target are within ± `half_width` of it, by so many test examples; or, in an older run, by
+    `num_valid` of validation."""
 
     half_width: float
-    num_valid: int
-    test_coverage: float | None = None
+    num_valid: int = 0
     num_test: int = 0
     target: str | None = None
 
