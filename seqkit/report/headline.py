@@ -194,8 +194,12 @@ class ResultTable:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        rows = map(_row, self.summaries)
-        yield rich_table(COLUMNS, rows, left=(0, 1, 2), padding=0, collapse_padding=True)
+        rows = [*map(_row, self.summaries)]
+        drawn = rich_table(COLUMNS, rows, left=(0, 1, 2), padding=0, collapse_padding=True)
+        is_short = all(len(name) <= 20 for row in rows for name in row[:2])
+        for column in drawn.columns[:2]:  # an interval can go on at a blank, a name has none
+            column.no_wrap = is_short and options.max_width >= 80
+        yield drawn
         note = "baseline: the constant that is best in training, on the same test split"
         yield Text(note, style="dim italic")
         for summary in self.summaries:
@@ -209,7 +213,8 @@ def _row(summary: Summary) -> list[str]:
     value = f"{main.text(main.value)}\n{main.interval}".rstrip()
     size = f"{summary['num_parameters']:,}"
     seconds = f"{summary['wall_seconds']:.0f}"
-    names = map(one_line, (summary["recipe"], summary["backbone"], main.label))
+    metric = main.label.replace("_", " ")
+    names = map(one_line, (summary["recipe"], summary["backbone"], metric))
     return [*names, value, main.text(main.baseline), size, seconds]
 
 
