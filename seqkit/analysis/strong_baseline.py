@@ -52,20 +52,13 @@ class Method(NamedTuple):
     estimator: Any
 
 
-SETTINGS = {
-    "texts": "--tokenizer FrozenEncoder --tokenizer.model minilm did better (TREC questions: 94.0 % against 84.6 %)",
-    "nodes": "--preset gcn did better (two classes, neighbours unlike: 97.5 % against 95.6 %)",
-}
-"""By kind of data, words of the command that do better than the default, with what was measured."""
-
-
 def strong_baseline(data: DataModule) -> tuple[dict[str, Any] | None, Tensor | None]:
     """The best method's name, metrics on the test split, number of training rows and seconds; None: none is known.
 
     Of n-grams, the number is of tokens. The metrics are the objective's own and the loss. Those of probabilities are
     left out if the method has none, and a loss that is not finite: a forest gives some classes the probability 0.
-    `setting`: words of the command that do better on such data, where known. Beside it are the predictions of the test
-    split [m k], as of a head; None: of n-grams. Raises DataError if scikit-learn is missing.
+    Beside it are the predictions of the test split [m k], as of a head; None: of n-grams. Raises DataError if
+    scikit-learn is missing.
     """
     started = time.perf_counter()
     objective = data.objective
@@ -134,10 +127,7 @@ def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None,
         name = best.name
         prediction = _predicted(best, objective, each, test)
     metrics = _metrics(objective, prediction, target[test])
-    setting = SETTINGS.get(kind, "")
-    if type(data.tokenizer).__name__ in setting:
-        setting = ""
-    return {"name": name, "metrics": metrics, "num_train": m, "setting": setting}, prediction
+    return {"name": name, "metrics": metrics, "num_train": m}, prediction
 
 
 def _standardized(values: Tensor, objective: Any) -> Tensor:

@@ -268,13 +268,14 @@ class RowWriter:
             if (value := getattr(answer, field)) is not None:
                 row |= dict(zip(columns, [value] if self.is_one else value, strict=True))
         if answer.probabilities is not None and self.classes:  # [k], or [n k] of the tokens
-            row |= dict(
-                zip(self.classes, answer.probabilities.movedim(-1, 0).tolist(), strict=True)
-            )
+            shares = answer.probabilities.movedim(-1, 0).numpy()
+            row |= dict(zip(self.classes, shares, strict=True))
         if self.kind == "parquet":
             self._rows.append(row)
             return
         row = {key: _plain(value) for key, value in row.items()}
+        if answer.warning and self.kind == "jsonl":
+            row["warning"] = answer.warning
         if self.kind == "jsonl":
             print(json.dumps(row), file=self.file)
         elif self.kind == "csv":
@@ -299,10 +300,12 @@ class RowWriter:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: numbers to six digits, which float32 holds; None for one that is not finite."""
+    """A value as JSON has it: a number with the fewest digits that give it again; None for one that is not finite."""
+    if getattr(value, "dtype", None) == "float32":
+        value = value.astype(str).astype(float)  # 0.1, where its float64 is 0.10000000149011612
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
+        return value if math.isfinite(value) else None
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     if value is None or isinstance(value, str | int | dict):

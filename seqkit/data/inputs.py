@@ -33,6 +33,7 @@ from seqkit.data.walk import PATTERN_MARKS, exists_as, matching, suffix_of, walk
 from seqkit.errors import DataError, UsageError, one_line, reason, suggest
 from seqkit.files import load_json
 from seqkit.interfaces import Tokenizer
+from seqkit.tokenizers.cells import Cells
 
 STDIN = "-"
 
@@ -404,6 +405,37 @@ def example_of(values: Mapping[str, Any], schema: Schema, tokenizer: Any) -> Any
     if made.error is not None:
         raise DataError(made.error.removeprefix(f"{made.name}: "))
     return made.raw
+
+
+def nested(raw: Any, schema: Schema | None, tokenizer: Any) -> Any:
+    """A raw example by part, where its cells may stand beside the parts, by column.
+
+    Raises DataError for a wrong name or value.
+    """
+    parts: Mapping[str, Any] = getattr(tokenizer, "parts", {})
+    if schema is None or not parts or not isinstance(raw, Mapping):
+        return raw
+    reads: Mapping[str, str] = getattr(tokenizer, "reads", {})
+    keys = {reads.get(name, name) for name in parts}
+    cells = {name: value for name, value in raw.items() if name not in keys}
+    if not cells:
+        return raw
+    found = {name: value for name, value in raw.items() if name in keys}
+    for name, value in example_of(cells, schema, tokenizer).items():
+        found[name] = {**(found.get(name) or {}), **value} if isinstance(value, Mapping) else value
+    return found
+
+
+def flat(row: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
+    """A row by column, where cells may stand together below the name of their part."""
+    parts: Mapping[str, Any] = getattr(tokenizer, "parts", {})
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(parts.get(name), Cells) and isinstance(value, Mapping):
+            found |= value
+        else:
+            found[name] = value
+    return found
 
 
 def _of_row(examples: Examples, row: int) -> Input:

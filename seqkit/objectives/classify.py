@@ -65,7 +65,8 @@ class Classify(LabelObjective):
     None: the rarer one in training, or the second if both are equally frequent.
     linear: whether a linear model of a row's numbers and categories is averaged with the network (`LabelObjective`).
     main: the metric that chooses the best weights and compares runs, measured even if `metrics` does not name it;
-    None: the accuracy, or the balanced accuracy with class weights. `seqkit compare` uses the loss in place of any other metric but the accuracy.
+    None: the accuracy, or with class weights the balanced accuracy. `seqkit compare` uses the loss in place of any
+    other metric but the accuracy.
 
     >>> objective = Classify()
     >>> objective.fit([0, 1, 1], ["ant", "bee"])

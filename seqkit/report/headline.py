@@ -23,7 +23,6 @@ class Headline(NamedTuple):
     unit: empty for shares, which are shown in percent. bounds: of its 95 % interval; None: not known.
     strong: its value for a specialist, `strong_name`, which says on how many examples it learned; None: there is none.
     difference: the run's value less the specialist's, and the ends of its 95 % interval; None: not known.
-    tip: a setting that did better on such data than the recipe, in a sentence; may be empty.
     """
 
     metric: Metric
@@ -34,7 +33,6 @@ class Headline(NamedTuple):
     strong: float | None = None
     strong_name: str = ""
     difference: tuple[float, float, float] | None = None
-    tip: str = ""
 
     @property
     def name(self) -> str:
@@ -131,9 +129,6 @@ def headline(summary: Summary) -> Headline:
     if not strong:
         return found
     unit = "tokens" if objective == "NextToken" else "examples"
-    setting = strong.get("setting", "")
-    if setting and summary["backbone"].lower() not in setting:
-        found = found._replace(tip=f"On such data, {setting}.")
     return found._replace(
         strong=strong["metrics"].get(name),
         strong_name=f"{strong['name']} ({strong['num_train']:,} training {unit})",
@@ -164,7 +159,7 @@ def cautions(summary: Summary, *, specialist: bool = True) -> list[str]:
         )
     if specialist and main.is_beaten:
         against = f"{main.label}: {own} against {main.text(main.strong)}; {main.verdict}"
-        found.append(f"{main.strong_name} is better ({against}). {main.tip}".rstrip())
+        found.append(f"{main.strong_name} is better ({against}).")
     return found
 
 
@@ -199,8 +194,12 @@ class ResultTable:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        rows = map(_row, self.summaries)
-        yield rich_table(COLUMNS, rows, left=(0, 1, 2), padding=0, collapse_padding=True)
+        rows = [*map(_row, self.summaries)]
+        drawn = rich_table(COLUMNS, rows, left=(0, 1, 2), padding=0, collapse_padding=True)
+        is_short = all(len(name) <= 20 for row in rows for name in row[:2])
+        for column in drawn.columns[:2]:  # an interval can go on at a blank, a name has none
+            column.no_wrap = is_short and options.max_width >= 80
+        yield drawn
         note = "baseline: the constant that is best in training, on the same test split"
         yield Text(note, style="dim italic")
         for summary in self.summaries:
@@ -214,7 +213,8 @@ def _row(summary: Summary) -> list[str]:
     value = f"{main.text(main.value)}\n{main.interval}".rstrip()
     size = f"{summary['num_parameters']:,}"
     seconds = f"{summary['wall_seconds']:.0f}"
-    names = map(one_line, (summary["recipe"], summary["backbone"], main.label))
+    metric = main.label.replace("_", " ")
+    names = map(one_line, (summary["recipe"], summary["backbone"], metric))
     return [*names, value, main.text(main.baseline), size, seconds]
 
 
@@ -244,10 +244,7 @@ def _facts(summary: Summary) -> Iterator[str]:
     if is_trial:
         yield from cautions(summary)
     if main.strong is not None:
-        beside = f"beside it: {main.text(main.strong)}, {main.strong_name}; {main.verdict}"
-        if main.is_beaten:
-            beside = f"{beside}. {main.tip}".rstrip()
-        yield beside
+        yield f"beside it: {main.text(main.strong)}, {main.strong_name}; {main.verdict}"
     strong = summary.get("strong_baseline")
     for name, value in summary["metrics"].items():
         metric = find_metric(name)

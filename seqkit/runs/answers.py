@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seqkit.data.encoding import raised_by
 from seqkit.data.inputs import Input
-from seqkit.errors import DataError, UsageError, reason, shortened
+from seqkit.errors import DataError, UsageError, one_line, reason, shortened
 from seqkit.finite import check_computed
 from seqkit.interfaces import Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
@@ -43,7 +43,7 @@ class Answer:
 
     probabilities: [k] of the objective's classes or labels, or [n k] where each token has a prediction. beside: what
     else is known of the example, such as its target, by name. low, high: ends of the prediction interval, in the form
-    of the prediction; None: there is none.
+    of the prediction; None: there is none. warning: why not to rely on it, in a sentence; may be empty.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Answer:
     error: str | None = None
     low: Any = None
     high: Any = None
+    warning: str = ""
     beside: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -103,7 +104,8 @@ def predictions(
             yield Answer(one.name, error=found)
         elif one.parts is None:
             low, high = bounds(found[0], widths) if widths else (None, None)
-            yield Answer(one.name, found[0], found[1], low=low, high=high)
+            said = outside_training(trained.tokenizer, one.raw)
+            yield Answer(one.name, found[0], found[1], low=low, high=high, warning=said)
         else:
             labels, shares = found
             for i, part in enumerate(one.parts):
@@ -215,6 +217,8 @@ def _answered(
     """Yield each input with its answer, or with the reason (a string) why there is none, in order."""
     unusual = ""
     unknown = Counter[str]()
+    outside = Counter[str]()
+    examples = dict[str, str]()
     remaining = iter(inputs)
     while chunk := list(islice(remaining, batch_size)):
         encoded = [one.error if one.error is not None else _encoded(trained, one) for one in chunk]
@@ -222,30 +226,62 @@ def _answered(
         for one, found in zip(chunk, encoded):
             if isinstance(found, Tokens):
                 unknown.update(_unknown(trained.tokenizer, one.raw))
+                for column, said in _outside(trained.tokenizer, one.raw):
+                    outside[column] += 1
+                    examples.setdefault(column, said)
                 if not unusual and (difference := trained.unlike_training(found)):
                     unusual = f"{one.name} {difference}"
                     log.warning("%s; do not rely on such predictions", unusual)
         answers = iter(trained.predictor.answers(answer, tokens))
         for one, found in zip(chunk, encoded):
             yield one, next(answers) if isinstance(found, Tokens) else found
+    if outside:
+        each = [f"{examples[column]} ({number:,})" for column, number in outside.most_common(3)]
+        log.warning("numbers outside their range in training: %s", _listed(each, len(outside)))
     if unknown:
         words = [f"{word} ({number:,})" for word, number in unknown.most_common(3)]
-        more = ", …" if len(unknown) > 3 else ""
         log.warning(
-            "words that are rare or absent in training count as one: %s", ", ".join(words) + more
+            "words that are rare or absent in training count as one: %s",
+            _listed(words, len(unknown)),
         )
+
+
+def _listed(shown: list[str], number: int) -> str:
+    more = ["…"] if number > len(shown) else []
+    return ", ".join([*shown, *more])
+
+
+def _rows_of_cells(tokenizer: Tokenizer, raw: Any) -> Iterator[tuple[Cells, Any]]:
+    """Each row of cells in a raw example, with its tokenizer; none in tokens, as a server encodes them."""
+    if isinstance(raw, Tokens):
+        return
+    if isinstance(tokenizer, Join):
+        for name, part in tokenizer.runs(raw):
+            yield from _rows_of_cells(tokenizer.parts[name], part)
+    elif isinstance(tokenizer, Cells):
+        yield tokenizer, raw
 
 
 def _unknown(tokenizer: Tokenizer, raw: Any) -> Iterator[str]:
     """Column and word of each category of a row that the tokenizer does not know."""
-    # which a server encodes by itself
-    if isinstance(tokenizer, Join) and not isinstance(raw, Tokens):
-        for name, part in tokenizer.runs(raw):
-            yield from _unknown(tokenizer.parts[name], part)
-    elif isinstance(tokenizer, Cells) and not isinstance(raw, Tokens):
-        yield from (
-            f"{column} {shortened(word, 40)!r}" for column, word in tokenizer.unknown(raw).items()
-        )
+    for cells, row in _rows_of_cells(tokenizer, raw):
+        for column, word in cells.unknown(row).items():
+            yield f"{column} {shortened(word, 40)!r}"
+
+
+def _outside(tokenizer: Tokenizer, raw: Any) -> Iterator[tuple[str, str]]:
+    """Name of each column whose number is beyond all of training, and both in words."""
+    for cells, row in _rows_of_cells(tokenizer, raw):
+        for column, (number, low, high) in cells.outside(row).items():
+            yield column, f"{one_line(column)} {number:g}, in training {low:g} to {high:g}"
+
+
+def outside_training(tokenizer: Tokenizer, raw: Any) -> str:
+    """Numbers of a raw example that are beyond all of training, in words; empty: there are none."""
+    found = [said for _, said in _outside(tokenizer, raw)]
+    if not found:
+        return ""
+    return f"numbers outside their range in training: {'; '.join(found)}"
 
 
 def _encoded(trained: TrainedModel, one: Input) -> Tokens | str:

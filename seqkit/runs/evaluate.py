@@ -135,18 +135,14 @@ def _tested(
     """
     objective = data.objective
     is_alone = len(data.test_dataloader().examples) == 1
-    valid = Tested()
     test = Tested()
     is_kept = isinstance(objective, LabelObjective) and (objective.level == "sequence" or is_alone)
-    if has_intervals(objective) and data.val_dataloader():
-        evaluate_model(model, data, config, "valid", title=True, tested=valid)
     metrics = evaluate_model(
         model, data, config, "test", title=True, tested=test if is_kept else None
     )
     if not (isinstance(objective, Regress) and has_intervals(objective)):
         return metrics, [], test
-    errors, tested = (errors_by_target(objective, rows) for rows in (valid, test))
-    return metrics, intervals(errors, tested, target_names(config)), test
+    return metrics, intervals(errors_by_target(objective, test), target_names(config)), test
 
 
 def _beside(specialist: Specialist, data: DataModule, tested: Tested) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Prediction intervals of a regression: split conformal prediction, from its errors on the validation split.
+"""Prediction intervals of a regression: split conformal prediction, from its errors on the test split.
 
 m examples · k targets
 """
@@ -26,7 +26,7 @@ COVERAGE = Fraction(9, 10)
 """Share of new examples whose target is meant to lie in the interval of their prediction."""
 
 FEWEST = 20
-"""Validation examples below which no interval is made: it would be about as wide as the largest error."""
+"""Test examples below which no interval is made: it would be about as wide as the largest error."""
 
 SHOWN = 3
 """Most targets of which a line shows the interval of each; a forecast of many steps has one for each step."""
@@ -65,72 +65,46 @@ def conformal_quantile(errors: Tensor) -> float:
     return float(errors.kthvalue(place).values)
 
 
-def intervals(
-    valid: Sequence[Tensor], test: Sequence[Tensor], names: Sequence[str]
-) -> list[Interval]:
+def intervals(errors: Sequence[Tensor], names: Sequence[str]) -> list[Interval]:
     """Entries of `intervals` in `summary.json`, one for each target; none, with a line in the log, where there are too
     few examples, or a target has predictions that are not finite.
 
-    valid, test: absolute errors [m] of each target on the two splits. names: of the targets; may be empty.
+    errors: absolute errors [m] of each target on the test split, which chose nothing: weights and shares are of least
+    error on validation, so that its errors are too small. names: of the targets; may be empty.
     """
-    if (fewest := min(map(len, valid), default=0)) < FEWEST:
+    if (fewest := min(map(len, errors), default=0)) < FEWEST:
         log.warning(
-            "no prediction intervals: the validation split has %d examples with a known target, and %d are needed; "
-            "give a larger --data.valid_fraction, or more data", fewest, FEWEST,
+            "no prediction intervals: the test split has %d examples with a known target, and %d are needed; give more "
+            "data", fewest, FEWEST,
         )  # fmt: skip
         return []
     found = []
-    for i, (errors, tested) in enumerate(zip(valid, test, strict=True)):
-        one = Interval(half_width=conformal_quantile(errors), num_valid=len(errors))
-        if len(tested):
-            covered = float((tested <= one.half_width).double().mean())
-            one = one.changed(test_coverage=covered, num_test=len(tested))
-        if len(names) == len(valid) > 1:
-            one = one.changed(target=names[i])
-        found.append(one)
+    for i, one in enumerate(errors):
+        target = names[i] if len(names) == len(errors) > 1 else None
+        width = conformal_quantile(one)
+        found.append(Interval(half_width=width, num_test=len(one), target=target))
     if not all(math.isfinite(one.half_width) for one in found):
-        log.warning("no prediction intervals: predictions for the validation split are not finite")
+        log.warning("no prediction intervals: predictions for the test split are not finite")
         return []
     return found
 
 
 def told(summary: Summary) -> str | None:
-    """The intervals of a run in one line, with what was covered on the test split; None: it has none.
-
-    If one covered significantly less than `COVERAGE` (binomial test, 2.5 % over all targets, Bonferroni), the line
-    claims no more than was covered.
-    """
+    """The intervals of a run in one line; None: it has none."""
     found = [Interval(**one) for one in summary.get("intervals", [])]
     if not found:
         return None
-    claimed = f"{100 * COVERAGE} %"
-    made = f"from {found[0].num_valid:,} validation examples"
+    made = f"from {found[0].num_test:,} test examples"
+    if found[0].num_valid:
+        made = f"from {found[0].num_valid:,} validation examples, which chose the weights, too"
     if len(found) <= SHOWN:
         widths = ", ".join(
-            f"± {one.half_width:.4g} of {one_line(one.target or 'the target')}{_held(one)}"
-            for one in found
+            f"± {one.half_width:.4g} of {one_line(one.target or 'the target')}" for one in found
         )
     else:
         least, most = (end(one.half_width for one in found) for end in (min, max))
-        widths = f"± {least:.4g} to ± {most:.4g} of {len(found)} targets{_held(*found)}"
-    # P(so few or fewer of the test examples | COVERAGE)
-    covered = [
-        stats.binom.cdf(round(one.num_test * one.test_coverage), one.num_test, float(COVERAGE))
-        for one in found
-        if one.test_coverage is not None
-    ]
-    if any(chance < 0.025 / len(covered) for chance in covered):
-        return f"predictions are within {widths}: less than the {claimed} that was meant, {made}"
-    return f"{claimed} of predictions are within {widths}, {made}"
-
-
-def _held(*intervals: Interval) -> str:
-    """The share of the test split that was covered, from the least to the most covered target; "": it is unknown."""
-    known = {one.test_coverage for one in intervals if one.test_coverage is not None}
-    shares = [f"{100 * share:.0f}" for share in sorted(known)]
-    if shares:
-        return f" ({' to '.join(dict.fromkeys((shares[0], shares[-1])))} % of the test split were)"
-    return ""
+        widths = f"± {least:.4g} to ± {most:.4g} of {len(found)} targets"
+    return f"{100 * COVERAGE} % of predictions are within {widths}, {made}"
 
 
 def wilson(share: float, number: int) -> tuple[float, float]:

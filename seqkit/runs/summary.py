@@ -61,8 +61,7 @@ class Record(BaseModel, frozen=True, extra="allow"):
 class StrongBaseline(Record, frozen=True):
     """A specialist's results on the test split, and the seconds that it took.
 
-    difference: the run's main metric less the specialist's, and the ends of its 95 % interval. setting: words that do
-    better on such data.
+    difference: the run's main metric less the specialist's, and the ends of its 95 % interval.
     """
 
     name: str
@@ -70,15 +69,14 @@ class StrongBaseline(Record, frozen=True):
     num_train: int
     seconds: float
     difference: tuple[float, float, float] | None = None
-    setting: str = ""
 
 
 class Interval(Record, frozen=True):
-    """Predictions of a target are within ± `half_width` of it; test_coverage: the share of the test split that was."""
+    """Predictions of a target are within ± `half_width` of it, by so many test examples; or, in an older run, by
+    `num_valid` of validation."""
 
     half_width: float
-    num_valid: int
-    test_coverage: float | None = None
+    num_valid: int = 0
     num_test: int = 0
     target: str | None = None
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seqkit.config import Built, Config, build, build_model, complete
 from seqkit.config.merge import MODEL_KEYS
-from seqkit.data.inputs import Input
+from seqkit.data.inputs import Input, nested, schema_of
 from seqkit.errors import DataError, UsageError, described, is_out_of_memory, one_line
 from seqkit.files import read_mapping
 from seqkit.generation.decode import evaluating
@@ -68,11 +68,20 @@ class TrainedModel:
     ) -> list[Any]:
         """Predictions in the user's terms for raw examples, in order. Raises DataError for the first that fails.
 
+        The row of a table may map its columns, as over HTTP, or parts, as the tokenizer has it.
         names: names of the examples, for the error. A warning is logged once if some are larger or smaller than all
         training examples were: a larger image than it was trained on gets a prediction, too.
         """
+        schema = schema_of(self.config)
+
+        def given(name: str, raw: Any) -> Input:
+            try:
+                return Input(name, nested(raw, schema, self.tokenizer))
+            except DataError as error:
+                return Input(name, error=str(error))
+
         inputs = (
-            Input(f"example {i}" if names is None else names[i], raw) for i, raw in enumerate(raws)
+            given(f"example {i}" if names is None else names[i], raw) for i, raw in enumerate(raws)
         )
         found: list[Any] = []
         for answer in predictions(self, inputs, batch_size=batch_size):

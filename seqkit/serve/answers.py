@@ -15,6 +15,7 @@ from seqkit.generation.sampling import Sampling
 from seqkit.interfaces import Tokens
 from seqkit.runs.answers import (
     check_predicts,
+    outside_training,
     prediction_names,
     predictions,
     probability_names,
@@ -52,6 +53,7 @@ class ServedRun:
         until = time.monotonic() + self.seconds
         found: dict[int, dict[str, Any]] = {}
         encoded: dict[int, Tokens] = {}
+        warnings: dict[int, str] = {}
         for i, (action, value) in enumerate(requests):
             try:
                 if action == "predict":
@@ -59,7 +61,9 @@ class ServedRun:
                 if time.monotonic() > until:
                     found[i] = {"status": 503, "detail": "the server is busy; try again"}
                 else:
-                    encoded[i] = self.reader.tokens(value)
+                    raw = self.reader.raw(value)
+                    encoded[i] = self.reader.tokens(raw)
+                    warnings[i] = outside_training(self.trained.tokenizer, raw)
             except (
                 Exception
             ) as error:  # the tokenizer may be the user's own code: whatever it raises
@@ -68,6 +72,9 @@ class ServedRun:
             lengths = {i: len(x) for i, x in encoded.items() if requests[i][0] == action}
             for batch in of_like_lengths(lengths):
                 found |= zip(batch, compute([encoded[i] for i in batch]), strict=True)
+        for i, warning in warnings.items():
+            if warning and "detail" not in found[i]:
+                found[i].setdefault("warning", warning)
         return [found[i] for i in range(len(requests))]
 
     def _vectors(self, examples: Sequence[Tokens]) -> Iterator[dict[str, Any]]:

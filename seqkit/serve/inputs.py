@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from seqkit.data.formats import own_reader
-from seqkit.data.inputs import example_of, schema_of
+from seqkit.data.inputs import example_of, flat, schema_of
 from seqkit.data.kinds import KIND_OF_TOKENIZER
 from seqkit.data.tables.schema import FILES, Column, Schema
 from seqkit.errors import DataError, UsageError, one_line
@@ -63,9 +63,9 @@ class InputReader:
                 what = f"{type(own).__name__} is a plug-in's own, and may take a client's text for the path of a file"
                 raise UsageError(f"{trained.folder} is not served: {what}; use `seqkit predict`")
 
-    def tokens(self, value: Any) -> Tokens:
-        """Tokens of an input, as the run's data had them. Raises DataError for too many, or as the tokenizer."""
-        tokens = self.trained.encode(self.raw(value))
+    def tokens(self, raw: Any) -> Tokens:
+        """Tokens of a raw example, as the run's data had them. Raises DataError for too many, or as the tokenizer."""
+        tokens = self.trained.encode(raw)
         if len(tokens) > MAX_TOKENS:
             raise DataError(
                 f"the input has {len(tokens):,} tokens, and {MAX_TOKENS:,} are the most"
@@ -81,7 +81,8 @@ class InputReader:
                 f"the input is no object; give one with some of {', '.join(self.columns)}"
             )
         cells: dict[str, Any] = {
-            str(self._column_of.get(name, name)): cell for name, cell in value.items()
+            str(self._column_of.get(name, name)): cell
+            for name, cell in flat(value, self.trained.tokenizer).items()
         }
         for name, cell in cells.items():
             if self.columns.get(name, "") in FILES and cell is not None:

@@ -32,19 +32,23 @@ UNKNOWN = 1
 @dataclass(frozen=True, slots=True)
 class _Column:
     """Column as it was learned. words: id of each word; None: it holds numbers, of this mean and spread, in bins
-    with these edges.
+    with these edges, between these ends; None: they are not known.
     """
 
     mean: float = 0.0
     std: float = 1.0
     edges: tuple[float, ...] = ()
     words: Mapping[str, int] | None = None
+    ends: tuple[float, float] | None = None
 
     def state(self, name: str) -> dict[str, object]:
         """The learned state, as plain JSON."""
         if self.words is not None:
             return {"name": name, "words": list(self.words)}
-        return {"name": name, "mean": self.mean, "std": self.std, "edges": list(self.edges)}
+        found = {"name": name, "mean": self.mean, "std": self.std, "edges": list(self.edges)}
+        if self.ends is not None:
+            found["ends"] = list(self.ends)
+        return found
 
 
 State = dict[str, list[Any]]
@@ -182,8 +186,20 @@ class Cells(Tokenizer):
                 found[name] = word
         return found
 
+    def outside(self, raw: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
+        """By column, each number of a row beyond all numbers of training, with the least and the largest of these.
+
+        A run that was trained before these were kept knows them of columns with bins alone.
+        """
+        found = {}
+        for name, value in _filled(raw).items():
+            ends = self._columns.get(name, _Column()).ends
+            if ends is not None and not ends[0] <= (number := _number(name, value)) <= ends[1]:
+                found[name] = (number, *ends)
+        return found
+
     def state(self) -> State:
-        """Each column in its order, with mean, spread and quantiles or with its words; empty before `fit`."""
+        """Each column in its order, with mean, spread, quantiles and ends or with its words; empty before `fit`."""
         if not self._columns:
             return {}
         return {"columns": [column.state(name) for name, column in self._columns.items()]}
@@ -196,7 +212,8 @@ class Cells(Tokenizer):
             name = column["name"]
             words = column.get("words")
             edges = column.get("edges", [])
-            numbers = [column.get("mean"), column.get("std"), *edges]
+            ends = column.get("ends") or edges[:: max(1, len(edges) - 1)]
+            numbers = [column.get("mean"), column.get("std"), *edges, *ends]
             if words is not None and all(isinstance(word, str) for word in words):
                 learned[name] = _Column(
                     words={word: first_word + i for i, word in enumerate(words)}
@@ -207,7 +224,8 @@ class Cells(Tokenizer):
                     raise ValueError(
                         f"the state of column {name!r} has no {self.num_bins} rising bins; write it again"
                     )
-                learned[name] = _Column(numbers[0], numbers[1], tuple(edges))
+                known = (ends[0], ends[1]) if len(ends) == 2 else None
+                learned[name] = _Column(numbers[0], numbers[1], tuple(edges), ends=known)
             else:
                 raise ValueError(
                     f"the state of column {name!r} has neither words nor mean and std; write it again"
@@ -225,13 +243,14 @@ class Cells(Tokenizer):
             numbers = _numbers(name, values)
             mean = float(numbers.mean())
             std = float(numbers.std(correction=0))
+            ends = (float(numbers.min()), float(numbers.max()))
             is_constant = std <= 1e-9 * abs(mean)  # rounding of equal numbers is no spread
             if is_constant or std == 0:
-                return _Column(mean)
+                return _Column(mean, ends=ends)
             edges: set[float] = set()
             if num_bins:
                 edges.update(np.quantile(numbers.numpy(), np.linspace(0, 1, 1 + num_bins)).tolist())
-            return _Column(mean, std, tuple(sorted(edges)))
+            return _Column(mean, std, tuple(sorted(edges)), ends=ends)
         if not all(kinds.values()):
             number, word = (
                 next(value for value in values if kinds[type(value)] is one)

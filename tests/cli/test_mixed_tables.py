@@ -182,9 +182,11 @@ def test_what_the_model_does_not_know_is_said(run, capsys, caplog):
     ]
     caplog.clear()
     asked(capsys, run[0], "--input", "size=XL,price=2")
-    assert [record.getMessage() for record in caplog.records] == [f"{unknown}size 'XL' (1)"]
+    outside = "numbers outside their range in training: price 2, in training 1003.5 to 1037.5 (1)"
+    assert [one.getMessage() for one in caplog.records] == [outside, f"{unknown}size 'XL' (1)"]
     caplog.clear()
-    asked(capsys, run[0], "--input", "size=M,price=2")
+    for inside in ("1003.5", "1037.5"):
+        asked(capsys, run[0], "--input", f"size=M,price={inside}")
     assert not caplog.records
 
 

@@ -333,7 +333,8 @@ def test_several_targets_have_their_names(tmp_path, capsys):
     assert main(["predict", str(folder), "CCO", "--format", "csv"]) == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert [float(row[name]) for name in ("length", "other")] == [entry["length"], entry["other"]]
-    assert all(len(row[name].lstrip("-0.").replace(".", "")) <= 6 for name in ("length", "other"))
+    assert [repr(entry[name]) for name in ("length", "other")] == [row["length"], row["other"]]
+    assert list(load(folder).predict(["CCO"])[0]) == [entry["length"], entry["other"]]
     assert main(["predict", str(folder), "CCO"]) == 0
     assert capsys.readouterr().out == f"CCO\tlength {entry['length']}\tother {entry['other']}\n"
 

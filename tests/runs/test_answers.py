@@ -8,16 +8,19 @@ import pytest
 import torch
 from torch import nn
 
+import seqkit
 from seqkit.backbones import GRU
 from seqkit.config import Config
 from seqkit.data.inputs import Input
-from seqkit.errors import UsageError
+from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import Classify, Masked, NextToken, Regress
 from seqkit.runs.answers import BATCH_SIZE, pool_of, predictions, vectors
 from seqkit.runs.summary import Summary
-from seqkit.runs.trained_model import TrainedModel
+from seqkit.runs.trained_model import TrainedModel, load_one
+from seqkit.serve.answers import ServedRun
+from seqkit.tokenizers import Cells
 
 
 class Letters:
@@ -159,3 +162,63 @@ def test_weights_that_are_not_numbers_give_no_answer(bad, said):
     found = list(predictions(trained, [Input(word, word) for word in ("ab", "abcdef")]))
     assert (found[0].prediction, found[0].error) == ("short", None)
     assert f"computes {said}" in found[1].error
+
+
+ROW = {"a": 1.0, "word": "u"}
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory):
+    """A run on numbers, a category and a text."""
+    place = tmp_path_factory.mktemp("joined")
+    words = ("red", "blue", "fast", "slow")
+    lines = [f"{i},{'uv'[i % 2]},{words[i % 4]} it is {i},{i * 0.5}" for i in range(40)]
+    (place / "t.csv").write_text("\n".join(["a,word,note,y", *lines]))
+    keys = {"data": str(place / "t.csv"), "data.target": "y", "trainer.enable_progress_bar": False}
+    keys |= {"data.columns": {"note": "text", "a": "number", "word": "category"}}
+    seqkit.fit(
+        "multimodal/table", keys | {"model.objective": "Regress"}, preset="debug", out=place / "run"
+    )
+    return load_one(place / "run")
+
+
+def test_a_row_is_flat_or_nested_in_python_and_over_http(joined):
+    rows = [{**ROW, "note": "red"}, {"cells": ROW, "note": "red"}]
+    rows.append({"a": 1.0, "cells": {"word": "u"}, "note": "red"})
+    flat, nested, mixed = joined.predict(rows)
+    served = ServedRun(joined, 30.0).answers([("predict", row) for row in rows])
+    assert [flat, mixed] == pytest.approx([nested] * 2)
+    assert [one["prediction"] for one in served] == pytest.approx([nested] * 3, abs=1e-5)
+    with pytest.raises(DataError, match=r"example 1: 'b' is no part .* there are: a, note, word"):
+        joined.predict([rows[0], {"a": 1.0, "b": 2}])
+
+
+def test_a_number_outside_its_range_in_training_is_named(joined, caplog):
+    """Here by columns of two rows; a number at the end of the range, a gap and an unknown word are not."""
+    cells = joined.tokenizer.parts["cells"]
+    low, high = cells.outside({"a": -5.0})["a"][1:]
+    rows = [{**ROW, "a": x, "note": "red"} for x in (low, high, None, 1e6, -5.0)]
+    rows[0]["word"] = "new"
+    joined.predict(rows)
+    said = [one.getMessage() for one in caplog.records if "range" in one.getMessage()]
+    assert said == [
+        f"numbers outside their range in training: a 1e+06, in training {low:g} to {high:g} (2)"
+    ]
+    served = ServedRun(joined, 30.0).answers([("predict", row) for row in rows])
+    assert ["warning" in one for one in served] == [False, False, False, True, True]
+    assert f"a -5, in training {low:g} to {high:g}" in served[4]["warning"]
+
+
+def test_ranges_of_an_older_run_are_those_of_its_bins(joined):
+    cells = joined.tokenizer.parts["cells"]
+    state = cells.state()
+    older = Cells(num_bins=8)
+    without = [{k: v for k, v in one.items() if k != "ends"} for one in state["columns"]]
+    older.load_state({"columns": without})
+    assert older.outside({"a": 1e6}) == cells.outside({"a": 1e6}) != {}
+    for one in state["columns"]:
+        one.pop("ends", None)
+        if "edges" in one:
+            one["edges"] = []
+    older.load_state(state)
+    assert older.outside({"a": 1e6}) == {}

@@ -111,7 +111,8 @@ def writes(
 ) -> Settings:
     """Section `objective` of a model that writes texts.
 
-    start: first inputs of the decoder; behind a single one stands the id that the file forces, if any. eos, num_ids: last id and number of ids, where the file does not say them.
+    start: first inputs of the decoder; behind a single one stands the id that the file forces, if any.
+    eos, num_ids: last id and number of ids, where the file does not say them.
     first: ids that are not generated first, likewise.
     """
     held = Generation(config)
