@@ -28,17 +28,23 @@ from seqkit.runs.prepare import Prepared
 from seqkit.training.trainer import make_trainer, silence_lightning, train
 
 NUM_BATCHES = 4
+"""Training batches on which every model is timed."""
+
 NUM_ROUNDS = 5
+"""Turns of every model on these batches."""
+
 NUM_STEPS = 4
-"""Training batches on which every model is timed, how often, and steps on one example of each length."""
+"""Training steps on one example of each length; the first is not timed."""
 
 TOKENS_TIMED = 9
+"""Most generated tokens whose median time is a latency."""
+
 MIN_CONTEXT = 3
-"""Tokens generated for one latency, at most; and the shortest context: a prompt, one to warm up, one to be timed."""
+"""Shortest context of a latency: one token of prompt, one to warm up the cache, one to be timed."""
 
 
 def measure(prepared: Mapping[str, Prepared], *, lengths: Sequence[int] = ()) -> dict[str, Cost]:
-    """Cost of each model by name; the models are trained, on one device and without compiling.
+    """Cost of each model by name, on one device and without compiling. The timed steps train the models.
 
     lengths: numbers of tokens at which time, memory and latency are measured.
     """
@@ -49,25 +55,25 @@ def measure(prepared: Mapping[str, Prepared], *, lengths: Sequence[int] = ()) ->
     seconds: dict[str, list[float]] = {name: [] for name in prepared}
     for _ in range(NUM_ROUNDS):
         for name, one in prepared.items():
-            seconds[name].append(
-                statistics.fmean(step_seconds(one, [*batches[name][:1], *batches[name]])[1:])
-            )
+            # the first step also sets up the optimizer, so its batch comes twice and is timed once
+            with_warm_up = [*batches[name][:1], *batches[name]]
+            seconds[name].append(statistics.fmean(step_seconds(one, with_warm_up)[1:]))
     costs = {}
     for name, one in prepared.items():
         called = [one.data.objective.first_call(one.model, batch)[0] for batch in batches[name]]
         step = statistics.median(seconds[name])
-        rows = None
+        seconds_by_length: list[tuple[float, float]] | None = None
+        memory_by_length: list[tuple[float, float]] | None = None
         if not _input_spec(one.model).num_edge_types:
-            rows = [
-                row
-                for n in sorted(set(lengths))
-                if (row := _at_length(one, batches[name][0], n)) is not None
-            ]
+            measured = [_at_length(one, batches[name][0], n) for n in sorted(set(lengths))]
+            rows = [row for row in measured if row is not None]
+            seconds_by_length = [(n, value) for n, value, _ in rows]
+            memory_by_length = [(n, peak) for n, _, peak in rows]
         costs[name] = Cost(
             tokens_per_second=statistics.fmean(batch.num_tokens for batch in called) / step,
             step_seconds=step,
-            seconds_by_length=None if rows is None else [(n, value) for n, value, _ in rows],
-            memory_by_length=None if rows is None else [(n, peak) for n, _, peak in rows],
+            seconds_by_length=seconds_by_length,
+            memory_by_length=memory_by_length,
             latency_by_context=token_latencies(one.model, lengths),
         )
     return costs
@@ -91,7 +97,7 @@ class _Clock(Callback):
 
 
 def now(device: torch.device) -> float:
-    """Seconds of the clock."""
+    """Seconds: on CUDA wall time after the device has finished its work, else processor time."""
     if device.type != "cuda":
         return time.process_time()
     torch.cuda.synchronize(device)
@@ -99,7 +105,7 @@ def now(device: torch.device) -> float:
 
 
 def step_seconds(prepared: Prepared, batches: Sequence[LabeledBatch]) -> list[float]:
-    """Seconds of an optimizer step of the training on each batch; the first one also sets up the optimizer."""
+    """Seconds of one training step on each batch; the first step also sets up the optimizer."""
     clock = _Clock()
     one_device = {"devices": 1, "strategy": "auto", "accumulate_grad_batches": 1}
     quiet = {"enable_progress_bar": False, "limit_val_batches": 0, "log_every_n_steps": 0}
@@ -123,7 +129,7 @@ def _at_length(prepared: Prepared, real: LabeledBatch, n: int) -> tuple[int, flo
     except ValueError:  # a learned table of positions may be too short
         return None
     held = [*prepared.model.parameters(), *prepared.model.buffers()]
-    # in the second step there are moments
+    # the optimizer makes its moments in the first step, so the second has the peak
     peak = peak_bytes(lambda: step_seconds(prepared, [batch] * 2), held)
     return n, statistics.median(seconds[1:]), peak
 
@@ -140,7 +146,9 @@ def _example(prepared: Prepared, real: LabeledBatch, n: int) -> LabeledBatch:
     if prepared.data.objective.target_spec is not None:  # ids [b a t] of a sequence to be generated
         return made, label[:1].clamp(min=0).index_select(2, index % label.shape[2])
     is_by_token = label.ndim > 1 and label.shape[1] == tokens.valid.shape[1]
-    return made, label[:1].index_select(1, index % label.shape[1]) if is_by_token else label[:1]
+    if is_by_token:
+        return made, label[:1].index_select(1, index % label.shape[1])
+    return made, label[:1]
 
 
 def _input_spec(model: Model) -> TokenSpec:
@@ -151,14 +159,17 @@ def _input_spec(model: Model) -> TokenSpec:
 
 
 def token_latencies(model: Model, lengths: Sequence[int]) -> list[tuple[float, float]] | None:
-    """(n, seconds per generated token) up to a context of n tokens; None: the model does not generate with a cache."""
+    """(n, seconds per generated token) of the last tokens that fill a context of n.
+
+    None: the model does not generate with a cache.
+    """
     spec = model.spec
-    generator = torch.Generator().manual_seed(0)
-    rows: list[tuple[float, float]] = []
     if not (
         model.causal and spec.ids and spec.num_axes == 1 and supports_cache(model, required=False)
     ):
         return None
+    generator = torch.Generator().manual_seed(0)
+    rows: list[tuple[float, float]] = []
     for n in sorted({n for n in lengths if n >= MIN_CONTEXT}):
         num_timed = min(TOKENS_TIMED, n - MIN_CONTEXT + 1)
         prompt = torch.randint(spec.vocab_size, (n - 1 - num_timed,), generator=generator)
@@ -171,7 +182,7 @@ def token_latencies(model: Model, lengths: Sequence[int]) -> list[tuple[float, f
                 state = DecodingState(
                     model.eval(), [prompt], num_timed + 2, source=source, use_cache=True
                 )
-                # the prompt in one pass, and a step by the cache that warms up
+                # two passes before those that are timed: the prompt, and one token to warm up the cache
                 for _ in range(num_timed + 2):
                     times.append(now(state.device))
                     state.append(state.next_logits().argmax(dim=-1))

@@ -1,6 +1,7 @@
-"""Results of classical methods in seconds, to set beside a model: features of raw examples, and scikit-learn.
+"""The strong baseline of a model: the best of some classical methods on features of raw examples, found in seconds.
 
-Of the methods for a kind of data, the one counts that is best on held-out rows of the training and validation splits.
+Each kind of data has its methods, most of scikit-learn. The one with the best score on held-out rows of the training
+and validation splits is then fitted on all of these rows, and evaluated on the test split.
 
 n tokens, time steps or nodes · m rows: examples or nodes · f features · k classes, labels or targets
 """
@@ -32,20 +33,30 @@ from seqkit.objectives.metrics import MeanLoss, needs_probabilities, update
 from seqkit.raw import GraphData, Waveform
 from seqkit.tokenizers import Cells, Join, LogMel, Molecule, Series
 
-MOST = 5_000
-NEAR = 20_000
-FEW = 1_000
-SECONDS = 30
+MAX_FITTED = 5_000
+"""Most examples on which a method is fitted; others are left out at random."""
+
+MAX_NEIGHBOURS = 20_000
+"""Most texts among which the nearest is sought; others are left out at random."""
+
+MAX_REPEATED = 1_000
+"""Most rows for which a method's score is the mean over five random fifths; if there are more, it is that of one."""
+
+MAX_SECONDS = 30
+"""Processor time after which no further method is tried; the best so far is fitted on all rows."""
+
+NUM_FRAMES = 32
+"""Frames to which the spectrogram of a recording is resized."""
+
 SIDE = 32
+"""Height and width in pixels to which large images are resized; frames of clips have half of it."""
+
 NUM_WORDS = 300
-"""Most rows that are fitted, and among which neighbours are sought; others are left out at random. Up to `FEW` rows,
-methods are chosen by five draws of a fifth of them, else by one. After `SECONDS` of processor time no further method is
-tried; the best so far is fitted on all rows. Frames of a recording, and pixels of a side of large images. Words of
-texts in rows of several parts."""
+"""Number of words, the most frequent ones, that become features of the texts in rows of several parts."""
 
 
 class Method(NamedTuple):
-    """features: [m f] of all rows."""
+    """A classical method: features [m f] of all rows, and an estimator of scikit-learn to be fitted on some of them."""
 
     name: str
     features: Any
@@ -53,12 +64,13 @@ class Method(NamedTuple):
 
 
 def strong_baseline(data: DataModule) -> tuple[dict[str, Any] | None, Tensor | None]:
-    """The best method's name, metrics on the test split, number of training rows and seconds; None: none is known.
+    """The best method's result, and its predictions [m k] for the test split as a model's head gives them.
 
-    Of n-grams, the number is of tokens. The metrics are the objective's own and the loss. Those of probabilities are
-    left out if the method has none, and a loss that is not finite: a forest gives some classes the probability 0.
-    Beside it are the predictions of the test split [m k], as of a head; None: of n-grams. Raises DataError if
-    scikit-learn is missing.
+    The result is None if no method is known for such data; the predictions are also None for n-grams and texts.
+    name: of the method and its features. num_train: number of training rows, for n-grams of tokens.
+    metrics: the objective's own and the loss, on the test split. Metrics of probabilities are left out if the method
+    has no probabilities, and so is a loss that is not finite: a forest gives some classes the probability 0.
+    Raises DataError if scikit-learn is missing.
     """
     started = time.perf_counter()
     objective = data.objective
@@ -78,56 +90,61 @@ def strong_baseline(data: DataModule) -> tuple[dict[str, Any] | None, Tensor | N
 
 
 def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None, Tensor | None]:
-    """The best method for examples with a target each, or for nodes of one graph; None: none is known for such."""
+    """Result and predictions, as of `strong_baseline`, for examples with a target each or for nodes of one graph."""
     splits = data.splits()
     is_number = isinstance(objective, Regress)
     groups = None
     parts = [part for part in (splits.valid, splits.train, splits.test) if part]
     if is_number and isinstance(data.tokenizer, Series):
-        parts[:-1] = parts[-2::-1]  # a forecast is chosen by the latest windows
-    rows: Any = splits.test[0].raw
+        # in order of time, since a forecast is chosen by the latest windows
+        parts[:-1] = reversed(parts[:-1])
+    raw: Any = splits.test[0].raw
     if getattr(objective, "level", "sequence") == "token":
-        is_one_graph = isinstance(rows, GraphData) and max(map(len, parts)) == 1
+        is_one_graph = isinstance(raw, GraphData) and max(map(len, parts)) == 1
         if not is_one_graph or not isinstance(objective, Classify):
             return None, None
-        *known, asked = (torch.as_tensor(part.labels[0]) for part in parts)
-        # IGNORE, of nodes of other splits, is less than any class
-        labelled = torch.stack(known).amax(dim=0)
-        target = torch.maximum(labelled, asked)
+        *train_labels, test_labels = (torch.as_tensor(part.labels[0]) for part in parts)
+        # nodes of other splits have the label IGNORE, which is less than any class
+        fitted_labels = torch.stack(train_labels).amax(dim=0)
+        target = torch.maximum(fitted_labels, test_labels)
         kind = "nodes"
-        fitted, test = ((each != IGNORE).nonzero()[:, 0].numpy() for each in (labelled, asked))
+        rows = raw
+        fitted = (fitted_labels != IGNORE).nonzero()[:, 0].numpy()
+        test = (test_labels != IGNORE).nonzero()[:, 0].numpy()
     else:
         samples = [_small(sample) for part in parts[:-1] for sample in part]
-        samples = [samples[i] for i in sorted(shuffled(len(samples), 0)[:MOST])]
+        samples = [samples[i] for i in sorted(shuffled(len(samples), 0)[:MAX_FITTED])]
         if samples[0].group is not None:
             groups = np.array([sample.group for sample in samples])
         fitted, test = np.split(np.arange(len(samples) + len(splits.test)), [len(samples)])
         samples = [*samples, *map(_small, splits.test)]
-        kind = _kind(data.tokenizer, rows)
+        kind = _kind(data.tokenizer, raw)
         rows = [sample.raw for sample in samples]
         target = torch.stack(
             [torch.as_tensor(objective.encode_target(sample.label)) for sample in samples]
         )
-    m = len(fitted)
+    num_train = len(fitted)
     if is_number and kind == "series":
-        name, values = forecast(rows[:m], rows[m:], target[:m].double().numpy())
-        forecasts = torch.from_numpy(values).float().reshape(target[m:].shape)
+        name, values = forecast(
+            rows[:num_train], rows[num_train:], target[:num_train].double().numpy()
+        )
+        forecasts = torch.from_numpy(values).float().reshape(target[num_train:].shape)
         prediction = _standardized(forecasts, objective)
     else:
         wanted = _standardized(target, objective) if is_number else target
-        each = []
+        columns = []
         for column in wanted.reshape(len(target), -1).T.numpy():
             is_unknown = column == IGNORE if isinstance(objective, Classify) else np.isnan(column)
             known = fitted[~is_unknown[fitted]]
-            each.append((known, column[known]))
+            columns.append((known, column[known]))
         methods = _methods(kind, rows, fitted, target, data.tokenizer, objective)
-        best = _best(methods, each, groups)
+        best = _best(methods, columns, groups)
         if best is None:
             return None, None
         name = best.name
-        prediction = _predicted(best, objective, each, test)
+        prediction = _predicted(best, objective, columns, test)
     metrics = _metrics(objective, prediction, target[test])
-    return {"name": name, "metrics": metrics, "num_train": m}, prediction
+    return {"name": name, "metrics": metrics, "num_train": num_train}, prediction
 
 
 def _standardized(values: Tensor, objective: Any) -> Tensor:
@@ -136,14 +153,14 @@ def _standardized(values: Tensor, objective: Any) -> Tensor:
 
 
 def _of_neighbours(data: DataModule, objective: Seq2Seq) -> dict[str, Any]:
-    """The target of the nearest text of training and validation."""
+    """Result of predicting, for each test text, the target of the nearest training or validation text."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.neighbors import NearestNeighbors
 
     splits = data.splits()
     metrics = objective.generation_metrics()
     known = [sample for part in (splits.train, splits.valid or ()) for sample in part]
-    known = [known[i] for i in shuffled(len(known), 0)[:NEAR]]
+    known = [known[i] for i in shuffled(len(known), 0)[:MAX_NEIGHBOURS]]
     letters = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 5))
     nearest = NearestNeighbors(n_neighbors=1, metric="cosine").fit(
         letters.fit_transform([x.raw for x in known])
@@ -166,7 +183,7 @@ def _of_neighbours(data: DataModule, objective: Seq2Seq) -> dict[str, Any]:
 
 
 def _kind(tokenizer: Tokenizer, raw: Any) -> str:
-    """Kind of examples, from one of them."""
+    """Kind of data, as `_methods` names it. raw: one of the examples."""
     by_tokenizer = {Join: "cells", Cells: "cells", Molecule: "molecules", Series: "series"}
     for known, kind in by_tokenizer.items():
         if isinstance(tokenizer, known):
@@ -183,7 +200,11 @@ def _kind(tokenizer: Tokenizer, raw: Any) -> str:
 def _methods(
     kind: str, rows: Any, fitted: Any, target: Tensor, tokenizer: Tokenizer, objective: Any
 ) -> Iterator[Method]:
-    """Name, features [m f] of all rows and estimator of each method; features are fitted on the given rows alone."""
+    """Yields the methods for a kind of data.
+
+    rows: all examples, or the graph of the nodes. fitted: indices of the rows on which features that are learned, such
+    as a vocabulary, are fitted. target: of all rows; only that of the fitted ones is read.
+    """
     from scipy.fft import dct
     from sklearn import ensemble, impute, linear_model, neighbors, pipeline, preprocessing, svm
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
@@ -200,8 +221,9 @@ def _methods(
         )
 
     def on(name: str, features: Any, *methods: tuple[str, Any]) -> Iterator[Method]:
+        """Each of the methods (name, estimator) on the features of this name."""
         x = np.stack(list(features)) if isinstance(features, Iterator) else features
-        return (Method(f"{words} on {name}", x, estimator) for words, estimator in methods)
+        return (Method(f"{method} on {name}", x, estimator) for method, estimator in methods)
 
     is_number = isinstance(objective, Regress)
     if is_number:
@@ -244,7 +266,7 @@ def _methods(
         )
         yield from on("MFCC statistics", cepstra, scaled(hard), scaled(linear(1)), scaled(soft))
         stretched = (
-            F.interpolate(x.T[None], SIDE, mode="linear").flatten().numpy() for x in frames
+            F.interpolate(x.T[None], NUM_FRAMES, mode="linear").flatten().numpy() for x in frames
         )
         yield from on("log-mel frames", stretched, scaled(hard))
     elif kind == "molecules":
@@ -252,11 +274,14 @@ def _methods(
             "RDKit's descriptors and Morgan counts", map(_molecule, rows), trees, boosting
         )
     elif kind == "cells":
-        parts = [row for row in rows if isinstance(tokenizer, Join)]
+        cells = rows
+        texts = [""] * len(rows)
+        if isinstance(tokenizer, Join):
+            cells = [row.get(CELLS) or {} for row in rows]
+            texts = [" ".join(x for x in row.values() if isinstance(x, str)) for row in rows]
         name = "numbers and categories"
-        x = _cells([row.get(CELLS) or {} for row in parts] or rows, fitted)
-        texts = [" ".join(x for x in row.values() if isinstance(x, str)) for row in parts]
-        if parts and any(texts[i] for i in fitted):
+        x = _cells(cells, fitted)
+        if any(texts[i] for i in fitted):
             counts = CountVectorizer(binary=True, max_features=NUM_WORDS).fit(
                 [texts[i] for i in fitted]
             )
@@ -268,7 +293,7 @@ def _methods(
         series = [torch.as_tensor(raw).float().nan_to_num().reshape(len(raw), -1) for raw in rows]
         length = int(np.median([len(x) for x in series]))
         values = (F.interpolate(x.T[None], length, mode="linear").flatten().numpy() for x in series)
-        nearest = "1-nearest-neighbour", neighbors.KNeighborsClassifier(1)
+        nearest = ("1-nearest-neighbour", neighbors.KNeighborsClassifier(1))
         yield from on("values", values, nearest, scaled(linear(1)))
         yield from on("statistics", map(_statistics, series), scaled(hard))
     elif kind == "nodes":
@@ -280,50 +305,60 @@ def _methods(
         yield from on("statistics of the tokens", x, trees, scaled(linear(1)))
 
 
-def _best(methods: Iterator[Method], each: list[Any], groups: np.ndarray | None) -> Method | None:
-    """The method with the best accuracy, or R², on held-out rows, which are of other groups; None: there is none."""
+def _best(
+    methods: Iterator[Method], columns: list[Any], groups: np.ndarray | None
+) -> Method | None:
+    """The method with the best accuracy, or R², on held-out rows, summed over columns; None: there is no method.
+
+    columns: for each column of the target, the rows whose value is known, and the values. groups: of the rows, if they
+    have any; rows of one group are held out together, unless there are fewer than five groups.
+    """
     from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, cross_val_score
 
     started = time.process_time()
     best: Method | None = None
     highest = -math.inf
     draws = ShuffleSplit if groups is None or len(set(groups)) < 5 else GroupShuffleSplit
-    folds = draws(5 if len(each[0][0]) <= FEW else 1, test_size=0.2, random_state=0)
+    num_draws = 5 if len(columns[0][0]) <= MAX_REPEATED else 1
+    folds = draws(num_draws, test_size=0.2, random_state=0)
     for method in methods:
         score = 0.0
-        for rows, target in each:
-            of_whom = None if groups is None else groups[rows]
-            with suppress(ValueError):  # of one class alone, nothing is learned
+        for rows, target in columns:
+            row_groups = None if groups is None else groups[rows]
+            with suppress(ValueError):  # a column of one class cannot be fitted, and adds nothing
                 x = method.features[rows]
                 score += cross_val_score(
-                    method.estimator, x, target, groups=of_whom, cv=folds
+                    method.estimator, x, target, groups=row_groups, cv=folds
                 ).mean()
         if best is None or score > highest:
             best = method
             highest = score
-        if time.process_time() - started > SECONDS:
+        if time.process_time() - started > MAX_SECONDS:
             break
     return best
 
 
-def _predicted(method: Method, objective: Any, each: list[Any], test: np.ndarray) -> Tensor:
-    """Predictions of the test rows as a model's head gives them [m k]: log-probabilities, logits or numbers.
+def _predicted(method: Method, objective: Any, columns: list[Any], test: np.ndarray) -> Tensor:
+    """Predictions [m k] for the test rows as a model's head gives them: log-probabilities, logits or numbers.
 
-    Without probabilities, the predicted class has 1. A label that never differs has the logit of its share.
+    If the estimator has no probabilities, the predicted class gets the probability 1. If a label is the same in all
+    rows, nothing is fitted: its logit is that of its share, with half a row added to both sides.
     """
     found = []
     _, x, estimator = method
     is_multiple = isinstance(objective, MultiLabel)
-    for rows, target in each:
+    for rows, target in columns:
         shares = np.zeros((len(test), 2 if is_multiple else objective.num_outputs))
         if is_multiple and len(np.unique(target)) < 2:
             shares += [len(target) * (1 - target[0]) + 0.5, len(target) * target[0] + 0.5]
-        elif isinstance(objective, Regress):
-            shares = estimator.fit(x[rows], target).predict(x[test])
-        elif hasattr(estimator.fit(x[rows], target), "predict_proba"):
-            shares[:, estimator.classes_.astype(int)] = estimator.predict_proba(x[test])
         else:
-            shares[np.arange(len(test)), estimator.predict(x[test]).astype(int)] = 1
+            estimator.fit(x[rows], target)
+            if isinstance(objective, Regress):
+                shares = estimator.predict(x[test])
+            elif hasattr(estimator, "predict_proba"):
+                shares[:, estimator.classes_.astype(int)] = estimator.predict_proba(x[test])
+            else:
+                shares[np.arange(len(test)), estimator.predict(x[test]).astype(int)] = 1
         found.append(torch.from_numpy(shares))
     if is_multiple:
         return torch.stack([(one[:, 1] / one[:, 0]).log() for one in found], dim=1).float()
@@ -333,8 +368,9 @@ def _predicted(method: Method, objective: Any, each: list[Any], test: np.ndarray
 
 
 def _metrics(objective: Any, prediction: Tensor, target: Tensor) -> dict[str, float]:
-    """The objective's metrics of these predictions, and the loss, as far as they are defined."""
+    """The loss and the objective's metrics of these predictions, without those that are undefined or not finite."""
     found = {}
+    # without probabilities, one class has the logarithm of 1, and the others that of 0
     has_classes_alone = isinstance(objective, Classify) and bool(
         (prediction.isfinite().sum(dim=1) == 1).all()
     )
@@ -347,12 +383,13 @@ def _metrics(objective: Any, prediction: Tensor, target: Tensor) -> dict[str, fl
 
 
 def _statistics(x: Tensor) -> np.ndarray:
-    """Mean and deviation of each column of numbers [n f] and of its changes, extremes, and mean absolute change."""
+    """Statistics of each column of x [n f]: mean and standard deviation, those of its changes over a few rows, mean
+    absolute change from row to row, least and greatest value."""
     step = min(4, len(x) - 1)
     change = x[step:] - x[: len(x) - step]  # over a few rows, so that noise is less than a slope
     found = []
-    for one in (x, change):
-        found += [one.mean(dim=0), one.std(dim=0, correction=0)]
+    for values in (x, change):
+        found += [values.mean(dim=0), values.std(dim=0, correction=0)]
     found += [x.diff(dim=0, prepend=x[:1]).abs().mean(0), x.amin(0), x.amax(0)]
     return torch.cat(found).float().numpy()
 
@@ -369,7 +406,8 @@ def _of_tokens(tokenizer: Tokenizer, raw: Any) -> np.ndarray:
 
 
 def _same_size(rows: Sequence[Tensor]) -> list[Tensor]:
-    """Images from 0 to 1; where they are large or differ, of one size and three channels (grey, alpha)."""
+    """Images [c h w] with values in [0, 1]. If they are large or differ in shape, they are resized to SIDE x SIDE, and
+    get three channels: grey is repeated, alpha is dropped."""
     found = [raw.float() / (255 if raw.dtype == torch.uint8 else 1) for raw in rows]
     if max(found[0].shape[1:]) <= SIDE and len({x.shape for x in found}) == 1:
         return found
@@ -378,7 +416,10 @@ def _same_size(rows: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _small(sample: Sample) -> Sample:
-    """Middle frame of a clip [t c h w], and differences of first, middle and last: [3 c SIDE/2 SIDE/2]."""
+    """A clip [t c h w] as its middle frame, and the changes from the first frame to it and from it to the last.
+
+    They are [3 c SIDE/2 SIDE/2]. Samples of other kinds are left as they are.
+    """
     clip = sample.raw
     if not (isinstance(clip, Tensor) and clip.ndim == 4):
         return sample
@@ -388,7 +429,7 @@ def _small(sample: Sample) -> Sample:
 
 
 def _molecule(raw: Any) -> np.ndarray:
-    """RDKit's descriptors, and counts of Morgan fragments (radius 2, 512 places)."""
+    """RDKit's descriptors, and counts of Morgan fragments (radius 2), hashed to 512 numbers."""
     from rdkit import Chem
     from rdkit.Chem import Descriptors, rdFingerprintGenerator
 
@@ -403,39 +444,43 @@ def _molecule(raw: Any) -> np.ndarray:
 
 
 def _cells(rows: Sequence[Mapping[str, object]], fitted: np.ndarray) -> np.ndarray:
-    """Numbers, NaN where they are missing, and a column for each word of a category."""
+    """Features [m f]: numbers, NaN where they are missing, and a column of 0 and 1 for each value of a category."""
     from sklearn.feature_extraction import DictVectorizer
 
     known = [
         {name: x for name, x in row.items() if isinstance(x, int | float | str)} for row in rows
     ]
-    numbers: dict[str, int | float | str] = {}
+    missing: dict[str, int | float | str] = {}
     for row in known:
-        numbers |= {name: math.nan for name, x in row.items() if not isinstance(x, str)}
-    rows = [numbers | row for row in known]
+        missing |= {name: math.nan for name, x in row.items() if not isinstance(x, str)}
+    rows = [missing | row for row in known]
     return DictVectorizer(sparse=False).fit([rows[i] for i in fitted]).transform(rows)
 
 
 def _of_nodes(graph: GraphData, fitted: np.ndarray, target: Tensor) -> Any:
-    """Features of nodes, means over neighbours, shares of fitted classes one and two steps away, 8 eigenvectors."""
+    """Features of nodes, sparse [n f].
+
+    Each node has its own features, their mean over its neighbours, the shares of fitted classes one and two steps away,
+    and its entries in 8 eigenvectors of the normalized adjacency.
+    """
     from scipy import sparse
 
     n = len(graph.nodes)
     start, end = graph.edges[:, graph.edges[0] != graph.edges[1]].numpy()
     both_ways = (np.r_[start, end], np.r_[end, start])
-    links = sparse.coo_array((np.ones(2 * len(start)), both_ways), (n, n)).tocsr() > 0
+    adjacency = sparse.coo_array((np.ones(2 * len(start)), both_ways), (n, n)).tocsr() > 0
     own = graph.nodes.numpy()  # features [n f], or an id of each node [n]
     if own.ndim == 1:
         own = sparse.eye_array(own.max() + 1).tocsr()[own]
-    degree = np.maximum(links.sum(axis=1), 1)
+    degree = np.maximum(adjacency.sum(axis=1), 1)
     classes = np.zeros((n, int(target.max()) + 1))
     classes[fitted, target[fitted]] = 1
-    mean = sparse.diags_array(1 / degree) @ links
+    mean = sparse.diags_array(1 / degree) @ adjacency
     scale = sparse.diags_array(degree**-0.5)
     far = mean @ mean
-    far.setdiag(0)  # a node's own class comes back after two steps
+    far.setdiag(0)  # two steps also lead back to the node itself, whose class would leak
     if n > 9:
-        vectors = sparse.linalg.eigsh(scale @ links @ scale, 8, v0=np.ones(n))[1]
+        vectors = sparse.linalg.eigsh(scale @ adjacency @ scale, 8, v0=np.ones(n))[1]
     else:
         vectors = np.zeros((n, 8))
     each = (own, mean @ own, mean @ classes, far @ classes, np.sqrt(n) * vectors)

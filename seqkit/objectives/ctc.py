@@ -23,16 +23,18 @@ from seqkit.objectives.texts import TextMetric, TextObjective
 class CTC(TextObjective):
     """Text of a recording: each token gives a symbol or the blank; repeats are merged, then blanks are left out.
 
-    The loss is that of all alignments together (Graves et al. 2006; `torch.nn.functional.ctc_loss`), in nats per symbol
-    of the target. It knows no language: symbols are independent given the tokens. A label is a text, or several
-    references of which any is right: the first is trained on, and predictions are compared with the nearest.
+    The loss is the negative log likelihood of the target, over all alignments, in nats per symbol (Graves et al. 2006;
+    `torch.nn.functional.ctc_loss`). There is no language model: symbols are independent given the tokens. A label is a
+    text, or several references of which any is right: the first is trained on, and predictions are compared with the
+    nearest.
     target: tokenizer of the text, fitted on the training labels: its ids are the symbols, and the blank is one more.
     beam_width: number of prefixes that `predict` keeps (prefix beam search; Hannun et al. 2014); 1: the likeliest
     symbol of each token (best path).
-    metrics: metrics of the texts beside the error rates of symbols and of whole texts. That of symbols is the word
-    error rate if they are words; WordErrorRate measures it where they are characters or phonemes.
-    Tokens must have an order, and be at least as many as the symbols of the target and one more for each repeat.
-    Raises ValueError for a width below 1, or a tokenizer without ids or `decode`; `head` for tokens that are a set.
+    metrics: further metrics of the texts, beside the error rates of symbols and of whole texts. The error rate of
+    symbols is the word error rate if the symbols are words; if they are characters or phonemes, add WordErrorRate.
+    Tokens must have an order, and there must be one for each symbol of the target and one more for each repeat.
+    Raises ValueError for a beam_width below 1, or a target tokenizer without ids or `decode`; `head` raises it for
+    tokens without an order.
     """
 
     primary_metric = "token_error"
@@ -42,17 +44,18 @@ class CTC(TextObjective):
     ):
         if beam_width < 1:
             raise ValueError(
-                f"beam_width={beam_width} counts prefixes; make it 1 (best path) or more"
+                f"beam_width={beam_width}; give the number of prefixes to keep, from 1 (best path)"
             )
         super().__init__(target, ["TokenErrorRate", *(metrics or ()), "SequenceErrorRate"])
         self.beam_width = beam_width
 
     @property
     def blank(self) -> int:
-        """Id of the blank: the one behind the target tokenizer's. Raises ValueError before `fit`."""
+        """Id of the blank, which follows the target tokenizer's ids. Raises ValueError before `fit`."""
         if not self.target.spec.ids:
             raise ValueError(
-                f"{type(self.target).__name__} does not give one id a symbol; use Words or Characters"
+                f"{type(self.target).__name__} does not give one id to each symbol; "
+                "use Words or Characters"
             )
         return int(self.target.spec.vocab_size)
 
@@ -92,8 +95,8 @@ class CTC(TextObjective):
     def loss(self, prediction: Tensor, target: Tensor, *, training: bool = False) -> LossOutput:
         """Negative log likelihood of the targets, summed; count: their symbols.
 
-        In training, an example that an augmentation made too short for its target counts nothing; else the loss of such
-        an example is infinite.
+        If an example has too few tokens for its target, its loss is infinite; but in training, where an augmentation
+        may have shortened it, neither its loss nor its symbols count.
         """
         lengths = target[:, 0]
         symbols = target[:, 1:]
@@ -114,40 +117,47 @@ class CTC(TextObjective):
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORE)
 
     def _best_path(self, scores: Tensor) -> Tensor:
+        """The likeliest symbol of each token, of scores [n v], with repeats merged and blanks left out: ids [t]."""
         ids = scores.argmax(dim=-1).unique_consecutive()
         return ids[ids != self.blank]
 
     def _beam(self, scores: Tensor) -> Tensor:
         """The likeliest text [t] of log probabilities [n v], over all alignments of the prefixes that are kept."""
         blank = self.blank
-        # log probabilities of ending with the blank, and without it
+        # log probabilities of a prefix: over alignments that end with the blank, and over those that do not
         beams: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -math.inf)}
         for row in scores.tolist():
             found: dict[tuple[int, ...], tuple[float, float]] = defaultdict(
                 lambda: (-math.inf, -math.inf)
             )
             for prefix, (ends_blank, ends_symbol) in beams.items():
-                either = _add(ends_blank, ends_symbol)
+                either = _log_add(ends_blank, ends_symbol)
                 known = found[prefix]
                 again = ends_symbol + row[prefix[-1]] if prefix else -math.inf
-                found[prefix] = _add(known[0], either + row[blank]), _add(known[1], again)
+                found[prefix] = (
+                    _log_add(known[0], either + row[blank]),
+                    _log_add(known[1], again),
+                )
                 for symbol in range(blank):
+                    # without a blank between them, equal symbols are merged
                     before = ends_blank if prefix[-1:] == (symbol,) else either
-                    known = found[(*prefix, symbol)]
-                    found[(*prefix, symbol)] = known[0], _add(known[1], before + row[symbol])
-            kept = sorted(found, key=lambda prefix: -_add(*found[prefix]))[: self.beam_width]
+                    longer = (*prefix, symbol)
+                    known = found[longer]
+                    found[longer] = (known[0], _log_add(known[1], before + row[symbol]))
+            kept = sorted(found, key=lambda prefix: -_log_add(*found[prefix]))[: self.beam_width]
             beams = {prefix: found[prefix] for prefix in kept}
         return torch.tensor(next(iter(beams)), dtype=torch.int64, device=scores.device)
 
 
 def _needed(symbols: Tensor) -> Tensor:
-    """Number of tokens that targets [b t] need at least: a blank stands between two equal symbols."""
+    """Least number of tokens for targets [b t]: one for each symbol, and a blank between two equal ones."""
     real = symbols != IGNORE
-    return real.sum(dim=1) + ((symbols[:, 1:] == symbols[:, :-1]) & real[:, 1:]).sum(dim=1)
+    repeated = (symbols[:, 1:] == symbols[:, :-1]) & real[:, 1:]
+    return real.sum(dim=1) + repeated.sum(dim=1)
 
 
-def _add(a: float, b: float) -> float:
-    """Logarithm of the sum of two probabilities, of which a and b are the logarithms."""
+def _log_add(a: float, b: float) -> float:
+    """Logarithm of the sum of two probabilities, given their logarithms a and b."""
     if min(a, b) == -math.inf:
         return max(a, b)
     return max(a, b) + math.log1p(math.exp(-abs(a - b)))

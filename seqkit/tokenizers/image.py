@@ -1,7 +1,7 @@
 """Images as patches: one token per patch, and before them learned tokens such as a class token.
 
 c channels · H W image height and width · h w grid of patches · p q patch height and width · f = c p q · n = h w
-k learned tokens before the patches · P Q window height and width: of the patch, with a stem of its margins, too
+k learned tokens before the patches · P Q window height and width: the patch, and its margins if there is a stem
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ MAX_PATCHES = 2**14
 MAX_PREFIX_TOKENS = 2**10
 """Most learned tokens before the patches."""
 
-_SLACK = 1e-3  # rounding of whoever scaled the pixels
+_SLACK = 1e-3
+"""Tolerance outside [0, 1], for pixels that were rounded when they were scaled."""
 
 
 class Patches(Tokenizer):
@@ -41,17 +42,17 @@ class Patches(Tokenizer):
     transparency is laid on white), or any other number.
     resize: (height, width) in pixels to which every image is resized first, or a `Resize`, for other filters and crops.
     None keeps the size of the images, which patches must then tile.
-    crop: True resizes the largest part in the middle that has the shape of `resize`; False resizes the whole image,
-    which changes its aspect ratio.
+    crop: True first crops the image to its largest central part with the aspect ratio of `resize`; False resizes the
+    whole image, which changes its aspect ratio.
     mean: subtracted from pixels in [0, 1], one number or one per channel.
     std: pixels are divided by it afterwards, one number or one per channel.
     num_prefix_tokens: learned tokens before the patches: class, distillation and register tokens, in this order.
     positions: "grid": (row, column) of a patch, and (-1, -1) of the tokens before; "index": one number for each token,
     from 0, for tables of positions as ViT has them.
-    stem: channels of 3 x 3 convolutions of stride 2 over a patch, before ViT's linear layer (`ConvStem`); () is none. A
-    token then holds a quarter of a patch more on each side, so tokens overlap, and an objective that masks some is
-    easier. The pixels at the edge of the image are repeated outside it.
-    When: images of any size they tile. Raises ValueError on sizes below 1, a std that is not positive, or
+    stem: channels after each 3 x 3 convolution of stride 2 before ViT's linear layer (`ConvStem`); () is none. With a
+    stem, a token holds a margin of a quarter of a patch on each side, so tokens overlap, and an objective that masks
+    some is easier. Margins outside the image repeat the pixels at its edge.
+    When: images of any size that patches tile. Raises ValueError on sizes below 1, a std that is not positive, or
     positions="index" of images whose size is not given.
     Dosovitskiy et al. 2021.
     """
@@ -88,7 +89,7 @@ class Patches(Tokenizer):
             raise ValueError(f"resize {untiled}")
         if crop and not isinstance(self.resize, tuple):
             raise ValueError(
-                "crop=True is the shape of what is resized; give resize, too, as (height, width)"
+                "crop=True takes its shape from resize; give resize, too, as (height, width)"
             )
         self.mean = _per_channel("mean", mean, channels)
         self.std = _per_channel("std", std, channels)
@@ -113,12 +114,13 @@ class Patches(Tokenizer):
         ):
             raise ValueError(
                 f"stem={list(self.stem)} has channels below 1, or more convolutions than {self.window[0]}x"
-                f"{self.window[1]} pixels, a patch with its margins, allow; give fewer or a larger patch"
+                f"{self.window[1]} pixels (a patch with its margins) allow; give channels of at "
+                "least 1, fewer convolutions, or a larger patch"
             )
 
     @property
     def spec(self) -> TokenSpec:
-        """Vectors of k + c p q numbers on two axes, or one: flags of the tokens before the patches, and pixels."""
+        """Vectors of k + c P Q numbers: k flags of the learned tokens, then pixels; one axis if positions="index"."""
         k = self.num_prefix_tokens
         embedder = None
         if self.stem:
@@ -132,7 +134,7 @@ class Patches(Tokenizer):
 
     @property
     def window(self) -> tuple[int, int]:
-        """(height, width) in pixels of what a token holds: of a patch, with a stem of its margins, too."""
+        """(height, width) in pixels of what a token holds: a patch, and its margins if there is a stem."""
         p, q = self.patch
         above, left = self.margins
         return p + 2 * above, q + 2 * left
@@ -152,7 +154,7 @@ class Patches(Tokenizer):
         return self.resize
 
     def encode(self, raw: Any, /) -> Tokens:
-        """An image as k + n tokens: content [k+n k+f], of a patch k zeros and its pixels, in the order (c p q).
+        """An image as k + n tokens: content [k+n k+c P Q]; a patch has k zeros, then its pixels in the order (c P Q).
 
         raw: tensor [c H W] or [H W]; NumPy array [H W] or [H W c]; PIL image, grey, RGB or RGBA. Float in [0, 1], or
         uint8. Raises DataError on other channels than `channels`, values outside [0, 1], NaN, or a size patches do not
@@ -169,7 +171,7 @@ class Patches(Tokenizer):
             )
         if 0 in image.shape:
             raise DataError(f"image is {list(image.shape)} [c H W]; it has no pixels")
-        # NaN if any pixel is
+        # both are NaN if any pixel is
         low = float(image.min())
         high = float(image.max())
         if not (low >= -_SLACK and high <= 1 + _SLACK):
@@ -200,7 +202,7 @@ class Patches(Tokenizer):
         return Tokens(content, torch.cat([torch.full((k, 2), -1.0), cells]))
 
     def cut(self, tokens: Tokens, n: int) -> Tokens:
-        """The tokens themselves. Raises DataError where they are more than n: the first patches are no image."""
+        """The tokens, unchanged. Raises DataError if they are more than n: some patches alone are no image."""
         if len(tokens) > n:
             raise DataError(
                 f"an image of {len(tokens):,} tokens cannot be cut to {n:,}; leave --data.max_tokens out"
@@ -208,10 +210,10 @@ class Patches(Tokenizer):
         return tokens
 
     def resized(self, image: Tensor) -> Tensor:
-        """An image [c H W] at the size that `resize` says; itself where there is none."""
+        """An image [c H W], cropped and resized as `crop` and `resize` say; unchanged if `resize` is None."""
         if self.resizing is None:
             return image
-        # as much as has the shape: the one side whole, the other cut
+        # the largest central part with the aspect ratio of `size`: one side is whole, the other is cut
         if self.crop and self.size is not None:
             both = list(zip(image.shape[1:], self.size))
             scale = min(side / want for side, want in both)
@@ -244,9 +246,9 @@ class Patches(Tokenizer):
         return Tokens(content, cells)
 
     def pixels(self, tokens: Tokens) -> Tensor:
-        """The image [c H W] that the patches show, in any order, each at its position.
+        """The image [c H W] of these patches, which may be in any order: each is put at its position.
 
-        Raises ValueError unless every cell of a grid is filled once.
+        Raises ValueError unless they fill every cell of a grid exactly once.
         """
         p, q = self.patch
         tokens = self.patches(tokens)
@@ -256,16 +258,17 @@ class Patches(Tokenizer):
         order = index.argsort()
         if index[order].tolist() != list(range(h * w)):
             raise ValueError(
-                f"{len(index)} patches do not fill a grid of {h}x{w} once each; give all of one image"
+                f"{len(index)} patches do not fill each cell of a {h}x{w} grid once; "
+                "give all of one image"
             )
         pattern = "(h w) (c p q) -> c (h p) (w q)"
         content = rearrange(tokens.content[order], pattern, h=h, c=self.channels, p=p, q=q)
         return content * _channels(self.std).to(content) + _channels(self.mean).to(content)
 
     def decode(self, tokens: Tokens) -> Tensor:
-        """An image [c H W] that is encoded as these tokens; zeros where `resize` cuts. Raises ValueError as `pixels`.
+        """An image [c H W] that `encode` turns into these tokens, with zeros where `resize` cut pixels off.
 
-        A resized image comes back at its new size.
+        A resized image comes back at its new size. Raises ValueError as `pixels` does.
         """
         pixels = self.pixels(tokens)
         if self.resizing is None:

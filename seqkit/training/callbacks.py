@@ -1,4 +1,4 @@
-"""Callbacks beside Lightning's own: averaged weights, and those by which a run chooses its weights."""
+"""Callbacks beside Lightning's own: averaged weights, the best weights, and a validation after the last step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from seqkit.training.private_names import averaged_model
 class EMA(lightning.EMAWeightAveraging):
     """Exponential moving average of the weights, which are validated and become the run's (Polyak and Juditsky 1992).
 
-    decay: decay of the average in an update. every_n_steps: optimizer steps between updates. start_step: first update.
+    decay: share of the average that an update keeps. every_n_steps: optimizer steps between updates. start_step: first
+    step that may update the average.
     """
 
     def __init__(
@@ -30,21 +31,22 @@ class EMA(lightning.EMAWeightAveraging):
             raise ValueError(f"decay is {decay}; give a share above 0 and below 1")
         if every_n_steps < 1 or start_step < 0:
             raise ValueError(
-                f"every_n_steps is {every_n_steps} and start_step {start_step}; give >= 1 and >= 0"
+                f"every_n_steps is {every_n_steps} and start_step {start_step}; "
+                "give every_n_steps >= 1 and start_step >= 0"
             )
         super().__init__(
             decay=decay, update_every_n_steps=every_n_steps, update_starting_at_step=start_step
         )
 
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """Validate the weights as they are before the first update, when there is no average."""
+        """Before the first update there is no average: validate the current weights."""
         average = averaged_model(self)
         if average is not None and int(average.n_averaged) == 0:
             average.module.load_state_dict(pl_module.state_dict())
         super().on_validation_epoch_start(trainer, pl_module)
 
     def check_steps(self, num_steps: int) -> None:
-        """Raise UsageError if no step updates the average: the run's weights would be the first ones."""
+        """Raise UsageError if no step updates the average: the run's weights would be the initial ones."""
         if not any(self.should_update(step_idx=step) for step in range(num_steps)):
             raise UsageError(
                 f"trainer.callbacks: EMA would average nothing in {num_steps} steps (start_step "
@@ -58,8 +60,8 @@ def best_weights(
     """Callback that keeps the weights with the best validation metric: the objective's primary one, or `RELATIVE_LOSS`
     of several tasks.
 
-    averages: whether a callback validates averaged weights. It puts them into complete checkpoints alone, so weights
-    by themselves would be others than those that were validated.
+    averages: whether another callback averages the weights and validates the average. It writes the average into
+    complete checkpoints only; a checkpoint of weights alone would hold others than those that were validated.
     """
     monitor = RELATIVE_LOSS
     mode = "min"
@@ -80,17 +82,18 @@ def best_weights(
 
 
 class _BestWeights(lightning.ModelCheckpoint):
-    """Keeps, of equally good weights, those with the lower loss, and of these the later: a share of few examples is
-    often the same.
+    """ModelCheckpoint that decides between equally good weights: the lower validation loss wins, then the later step.
+
+    Ties are common, since a metric such as accuracy has few values on few examples.
     """
 
     loss = math.inf
+    """Validation loss of the best weights so far."""
 
     def check_monitor_top_k(self, trainer: Any, current: torch.Tensor | None = None) -> bool:
         """Whether these weights are to be kept."""
-        loss = float(
-            trainer.callback_metrics.get(f"{str(self.monitor).rpartition('/')[0]}/loss", math.inf)
-        )
+        prefix = str(self.monitor).rpartition("/")[0]
+        loss = float(trainer.callback_metrics.get(f"{prefix}/loss", math.inf))
         is_as_good = (
             current is not None
             and bool(self.best_model_path)
@@ -100,16 +103,17 @@ class _BestWeights(lightning.ModelCheckpoint):
             is_better = loss <= self.loss
         else:
             is_better = super().check_monitor_top_k(trainer, current)
-        self.loss = loss if is_better else self.loss
+        if is_better:
+            self.loss = loss
         return is_better
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "loss": self.loss}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the state back as if its files had always been in this folder, since the run folder may have been moved.
+        """Load a state as if its files had always been in this folder, since the run folder may have been moved.
 
-        Lightning would forget the best score, and worse weights would replace the best.
+        In another folder, Lightning would forget the best score, and worse weights would replace the best.
         """
 
         def here(path: str) -> str:
@@ -129,15 +133,15 @@ class _BestWeights(lightning.ModelCheckpoint):
 
 
 class FinalValidation(lightning.Callback):
-    """Validates the weights of the last step, at which no validation need be due.
+    """Validates after the last step, even if no validation is due there.
 
-    Without it, a training of fewer steps than lie between two validations would have no best weights.
+    Without it, a training that ends before its first validation would have no best weights.
     """
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Ask Lightning to stop, before which it validates if it has not just done so."""
+        """At the last step, ask Lightning to stop: it validates before it stops, unless it just has."""
         trainer.should_stop = trainer.should_stop or trainer.global_step >= pl_module.num_steps
 
 

@@ -298,7 +298,7 @@ def test_rows_of_several_parts_have_their_cells_and_words():
 
 
 def test_no_more_than_the_stated_number_of_training_examples_is_used(monkeypatch):
-    monkeypatch.setattr("seqkit.analysis.strong_baseline.MOST", 20)
+    monkeypatch.setattr("seqkit.analysis.strong_baseline.MAX_FITTED", 20)
     samples = [Sample({"x": float(i % 2)}, i % 2) for i in range(90)]
     assert found(samples, Cells(), Classify())["num_train"] == 20
 

@@ -1,4 +1,4 @@
-"""Caches of attention layers, and of a stack of them, between decoding steps.
+"""Caches that an attention layer, and a stack of layers, keep between decoding steps.
 
 b batch · g key/value heads · m keys so far · n new keys · c channels of one head
 """
@@ -15,17 +15,22 @@ from seqkit.nn.attention.context import Past
 
 
 def rows_of(state: Any, rows: Tensor) -> Any:
-    """The state of these examples, [b'] indices, in this order: a tensor [b …], a tuple of such, or None."""
+    """Selects examples of a state, which is a tensor [b …], a tuple of such, or None.
+
+    rows: [b'] indices of the examples, in the order of the result.
+    """
+    if state is None:
+        return None
     if isinstance(state, tuple):
         return tuple(rows_of(part, rows) for part in state)
-    return None if state is None else state.index_select(0, rows)
+    return state.index_select(0, rows)
 
 
 class StateCache(Cache):
     """States of layers after the last real token of each example, for the layers to read and replace.
 
-    num_states: how many states there are, such as one for each layer. states: list of them; each is a tensor [b …], a
-    tuple of such, or None before the first token. `reorder` takes the same rows of all.
+    num_states: number of states, such as one for each layer. states: list of them; each is a tensor [b …], a tuple of
+    such, or None before the first token. `reorder` selects the same rows of every state.
     """
 
     def __init__(self, num_states: int):
@@ -48,7 +53,7 @@ class KVCache(Cache):
     def update(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Append keys and values [b g n c]; returns all so far, [b g m c].
 
-        Raises ValueError if there are not as many slots.
+        Raises ValueError if that is more than `max_tokens`.
         """
         if self.keys is None or self.values is None:
             b, g, _, c = keys.shape
@@ -73,9 +78,9 @@ class KVCache(Cache):
 class LayerCache:
     """Cache of one attention layer.
 
-    self_attention: the mechanism's own. cross_attention: keys and values [b g m c] of the memory, computed once.
-    convolution: the last inputs of the convolution before attention, if the layer has one.
-    Which columns are real (`valid`) and their positions are kept by the backbone's cache, once for all layers.
+    self_attention: the cache of the attention mechanism. cross_attention: keys and values [b g m c] of the memory,
+    computed once. convolution: the last inputs of the convolution before attention, if the layer has one.
+    `valid` and the positions of the tokens so far are the same for all layers; `TransformerCache.past` keeps them.
     """
 
     def __init__(self, self_attention: Cache):
@@ -90,7 +95,11 @@ class LayerCache:
 
 
 class TransformerCache(Cache):
-    """Caches of the layers, the columns so far, None at the start, and the memory of cross-attention, if any."""
+    """Cache of a stack of attention layers.
+
+    layers: one cache for each layer. past: `valid` and positions of the columns so far; None at the start. memory: the
+    encoder's output that cross-attention reads, if there is one.
+    """
 
     def __init__(self, layers: list[LayerCache]):
         self.num_tokens = 0
@@ -113,7 +122,10 @@ class TransformerCache(Cache):
 
 
 def reordered(memory: Embedded | None, rows: Tensor) -> Embedded | None:
-    """An encoder's output, which has no adjacency, of these examples, [b'] indices, in this order."""
+    """Selects examples of an encoder's output, which has no adjacency.
+
+    rows: [b'] indices of the examples, in the order of the result.
+    """
     if memory is None:
         return None
     valid = memory.valid[rows]
@@ -124,7 +136,7 @@ def reordered(memory: Embedded | None, rows: Tensor) -> Embedded | None:
 def encoder_output(embedded: Embedded, cache: Any) -> Embedded | None:
     """The encoder's output, or the embedded source if there is no encoder; None: neither is given.
 
-    cache: keeps what was given first for all later steps; None: there is no cache.
+    cache: keeps what the first step was given, which is then returned at all later steps; None: there is no cache.
     """
     memory = embedded.source if embedded.memory is None else embedded.memory
     if cache is None:

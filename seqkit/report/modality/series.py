@@ -1,4 +1,4 @@
-"""Series as lines over time steps, and what was forecast of them.
+"""Figures of series: lines over time steps, and forecasts beside what followed.
 
 n time steps · f features · k steps ahead
 """
@@ -53,11 +53,12 @@ def steps_of(raw: Any) -> np.ndarray:
 
 @rc_context(STYLE)
 def forecast(past: np.ndarray, target: np.ndarray, predicted: np.ndarray) -> Figure:
-    """The last steps of a series [n], what followed [k] as its line goes on, and what was predicted [k] in colour."""
+    """Figure of a forecast: a series' last steps [n] and the target [k] in one line, predictions [k] in colour."""
     figure, (axes,) = new_figure(2.8, 1.7)
     ahead = np.arange(1, len(target) + 1)
     axes.axvline(0, color=INK, linewidth=0.6, linestyle=":")
     axes.plot(np.arange(1 - len(past), len(target) + 1), [*past, *target], color=INK, linewidth=0.9)
+    # a line of one point cannot be seen
     marker = "o" if len(ahead) == 1 else None
     axes.plot(ahead, predicted, color=VERMILION, marker=marker, markersize=3)
     axes.set(xlabel="steps ahead")
