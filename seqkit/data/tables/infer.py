@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
@@ -19,6 +20,7 @@ from seqkit.data.formats import IMAGE, OF_CLASSES
 from seqkit.data.kinds import FILES, IMAGE_NAMES, KINDS, OF_CELLS, TargetKind
 from seqkit.data.tables.cells import (
     AMBIGUOUS,
+    COMPACT_DATE,
     MISSING,
     SOUNDS,
     content_of,
@@ -29,6 +31,7 @@ from seqkit.data.tables.cells import (
     is_series,
     is_word,
     number,
+    numbers_of,
     short,
     truth,
     years,
@@ -83,14 +86,23 @@ OF_TIME = ("year", "month", "day", "week", "hour", "minute", "time", "date", "t"
 
 DAYS = (
     "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y",
-    "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y",
+    "%d-%m-%Y", "%m-%d-%Y", "%a, %d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y",
 )  # fmt: skip
-CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-DATE_FORMS = ("", "%Y-%m", *(day + clock for day, clock in product(DAYS, CLOCKS)))
+CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S %z", " %I:%M %p", " %I:%M:%S %p")
+MONTHS = ("%Y-%m", "%m/%Y", "%b-%y", "%b-%Y", "%b %Y", "%B %Y")
+DATE_FORMS = ("", *MONTHS, *(day + clock for day, clock in product(DAYS, CLOCKS)))
 """How dates may be written; "" is ISO 8601."""
 
-_DATE = re.compile(r"(?=.{6,40}$)[^\d]{0,10}\d+[^\d].*\d.*")
-"""A text that may be a date: two groups of digits or more, which saves trying all forms on a text."""
+_DATE = re.compile(r"(?=.{6,40}$)(?:[^\d]{0,10}\d+[^\d].*\d.*|[^\W\d]{3,9}[-\s]\d{2,4})")
+"""A text that may be a date: two groups of digits or more, or a month and a year; saves trying all forms on a text."""
+
+_COMPACT = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
+"""A date without marks, such as 20200131."""
+
+_UNIT = re.compile(
+    r"((?:[A-Z]{3}\s|[A-Z]{0,3}[^\w\s.,'()+-]\s?)?)[-+\u2212]?\(?\d[\d.,'\s]*?\)?-?((?:\s?[^\d\s.,'()+:/-][^\d,:]{0,9})?)"
+)
+"""A number and the unit before or behind it."""
 
 _GROUPS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
 """A whole number whose digits points group."""
@@ -134,7 +146,7 @@ def _missing(columns: Iterable[Sequence[Any]]) -> list[str]:
         words = {cell.strip().lower() for cell in cells if isinstance(cell, str)}
         others = [cell for cell in cells if not isinstance(cell, str) and not is_blank(cell)]
         rest = [*(words - {*AMBIGUOUS, *MISSING}), *others]
-        if rest and any(all(number(cell, form) is not None for cell in rest) for form in ("", ",")):
+        if any(all(number(cell, form) is not None for cell in rest) for form in _forms_by(rest)):
             found |= dict.fromkeys(word for word in AMBIGUOUS if word in words)
     return list(found)
 
@@ -155,12 +167,12 @@ def _column(
         return _guessed(name, filled, folder, has_gaps=len(filled) < len(cells))
     role: Role = "unused" if kind == "unused" else "input"
     if kind == "date" and not form:
-        forms = _date_forms(filled)
+        forms = _date_forms(_dates_of(filled))
         if len(forms) > 1:
             raise DataError(f"{name}: {_two_forms(name, filled)}")
         form = "".join(forms)
-    elif kind == "number":
-        form = form or _number_form(filled) or ""
+    elif kind == "number" and not form:
+        form = _number_form(filled) or ""
     return Column(name, kind, role, form, is_given=True)
 
 
@@ -179,6 +191,8 @@ def _guessed(name: str, cells: Sequence[Any], folder: Path | None, *, has_gaps: 
     if any(isinstance(cell, list | dict) for cell in cells):
         if all(map(is_series, cells)):
             return Column(name, "series")
+        if any(None in cell for cell in cells if isinstance(cell, list)):
+            return unused("some of its lists hold null; fill these in, or leave the rows out")
         is_words = all(isinstance(cell, list) and all(map(is_word, cell)) for cell in cells)
         if is_words:
             return Column(name, "words")
@@ -196,7 +210,11 @@ def _guessed(name: str, cells: Sequence[Any], folder: Path | None, *, has_gaps: 
     distinct = len(set(cells))
     if distinct == 1 and not has_gaps:  # beside gaps, it says which rows have it
         return unused(f"every cell is {short(cells[0])}")
+    if is_texts and all(numbers_of(text) is not None for text in texts):
+        return Column(name, "series")
     if (form := _number_form(cells)) is not None:
+        if _date_forms(cells) == [COMPACT_DATE]:
+            return Column(name, "date", form=COMPACT_DATE)
         if _counts(name, cells):
             return unused("it counts the rows")
         return Column(name, "number", form=form)
@@ -223,13 +241,31 @@ def _two_forms(name: str, cells: Sequence[Any]) -> str:
 
 
 def _odd_cells(cells: Sequence[Any]) -> str:
-    """Says which few cells keep a column from holding numbers; empty: more than a tenth do, or none does."""
+    """Says which few cells keep a column from holding numbers or dates; empty: more than a tenth do, or none does."""
+    what = "numbers"
     odd = [cell for cell in cells if not _fits_number(cell, "") and not _fits_number(cell, ",")]
-    if 10 * len(odd) > len(cells) or not odd:
+    if 10 * len(odd) > len(cells):
+        what = "dates"
+        dates = set(_dates_of(cells))
+        odd = [cell for cell in cells if cell not in dates]
+    if not odd or len(odd) == len(cells):
         return ""
     return (
-        f"numbers but for {short(odd[0])} and others like it: {len(odd):,} of {len(cells):,} cells"
+        f"{what} but for {short(odd[0])} and others like it: {len(odd):,} of {len(cells):,} cells"
     )
+
+
+def _dates_of(cells: Sequence[Any]) -> list[Any]:
+    """The cells that the commonest form of dates fits; all, or none, where that is fewer than nine tenths."""
+    if _date_forms(cells):
+        return list(cells)
+    some = [cell for cell in cells[:100] if isinstance(cell, str) and _DATE.fullmatch(cell.strip())]
+    fits = Counter(form for cell in some for form in DATE_FORMS if years(cell, form) is not None)
+    if not fits:
+        return []
+    best = max(fits, key=lambda form: fits[form])
+    found = [cell for cell in cells if years(cell, best) is not None]
+    return found if 10 * len(found) >= 9 * len(cells) else []
 
 
 def _fits_number(cell: Any, form: str) -> bool:
@@ -263,19 +299,40 @@ def _counts(name: str, cells: Sequence[Any]) -> bool:
 
 
 def _number_form(cells: Sequence[Any]) -> str | None:
-    """Empty for numbers, a comma for numbers with a decimal comma; None: some cells are none, or are codes."""
+    """Empty for numbers, a comma for decimal commas, or with a unit; None: some cells are none, or are codes."""
     for text in (str(cell).strip() for cell in cells):
         if _CODE.fullmatch(text) or (len(text) > MAX_DIGITS and text.isdigit()):
             return None
-    forms = [form for form in ("", ",") if all(number(cell, form) is not None for cell in cells)]
+    forms = [
+        form
+        for form in _forms_by(cells)
+        if all(number(cell, form) is not None for cell in cells)
+    ]
     points = [cell.strip() for cell in cells if isinstance(cell, str) and "." in cell]
     if 2 < len(points) < len(cells) and all(map(_GROUPS.fullmatch, points)):
         forms.reverse()  # 1.200 beside 999 has a thousand
     return forms[0] if forms else None
 
 
+def _forms_by(cells: Sequence[Any]) -> list[str]:
+    """The forms of numbers that may fit: those of a unit only where it stands in all cells."""
+    forms = ["", ","]
+    match = None
+    if cells and isinstance(cells[0], str):
+        match = _UNIT.fullmatch(cells[0].strip())
+    if match is None or not (match[1] or match[2]):
+        return forms
+    before, after = match.groups()
+    texts = [str(cell).strip() for cell in cells]
+    if all(text.startswith(before) and text.endswith(after) for text in texts):
+        forms += [f"{before}#{after}", f"{before}#,#{after}"]
+    return forms
+
+
 def _date_forms(cells: Sequence[Any]) -> list[str]:
     """The forms of `DATE_FORMS` that fit all cells; of forms that read all of them alike, the first."""
+    if cells and all(_COMPACT.fullmatch(str(cell)) and years(cell, COMPACT_DATE) for cell in cells):
+        return [COMPACT_DATE]
     if not cells or not isinstance(cells[0], str) or _DATE.fullmatch(cells[0].strip()) is None:
         return []
     found: dict[tuple[float | None, ...], str] = {}
