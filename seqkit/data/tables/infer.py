@@ -100,7 +100,7 @@ _COMPACT = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
 """A date without marks, such as 20200131."""
 
 _UNIT = re.compile(
-    r"((?:[A-Z]{3}\s|[A-Z]{0,3}[^\w\s.,'()+-]\s?)?)[-+\u2212]?\(?\d[\d.,'\s]*?\)?-?((?:\s?[^\d\s.,'()+:/-][^\d,:]{0,9})?)"
+    r"((?:[A-Z]{3}\s|[A-Z]{0,3}[^\w\s.,'()+-]\s?)?)[-+\u2212]?\(?\d(?:[\d.,'\s]*\d)?\)?-?((?!th\b)(?:\s?[^\d\s.,'()+:/-][^\d,:]{0,9})?)"
 )
 """A number and the unit before or behind it."""
 
@@ -367,6 +367,7 @@ class _FirstRows:
     def __init__(self, rows: Rows, given: Given, reads: str | None, input_flag: str):
         self.name = rows.name
         self.names = rows.names
+        self.categories = rows.categories
         self.given = given
         self.reads = reads
         self.input_flag = input_flag
@@ -389,6 +390,9 @@ class _FirstRows:
             name: _column(name, cells, given, missing, folder) for name, cells in self.cells.items()
         }
         self._take_points_for_thousands()
+        for name in self.categories & {*self.columns} - {*given.kinds}:
+            if self.columns[name].kind == "number":
+                self._change(name, kind="category", form="")
         for name in own:
             if name in self.named or name in given.kinds:
                 continue

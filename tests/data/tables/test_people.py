@@ -1,13 +1,18 @@
 """Numbers, times and lists as people write them."""
 
+import json
 import math
 from datetime import date
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from seqkit.data import Table
 from seqkit.data.tables.cells import number, years
 from seqkit.data.tables.examples import Examples
 from seqkit.data.tables.infer import infer
+from seqkit.data.tables.read import read_tables
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import Given
 from seqkit.errors import DataError
@@ -73,3 +78,64 @@ def test_few_odd_dates_are_named_and_the_kind_that_cures_them_leaves_their_rows_
 def test_null_inside_lists_is_named():
     with pytest.raises(DataError, match="hold null"):
         column([[1.0, None], [2.0, 3.0]] * 5)
+
+
+def test_folders_with_keys_are_columns(tmp_path):
+    for kind, day in (("p", "a%20b"), ("q", "__HIVE_DEFAULT_PARTITION__")):
+        folder = tmp_path / "x=1" / "t" / f"kind={kind}" / f"day={day}"
+        folder.mkdir(parents=True)
+        (folder / "part.csv").write_text("size\n1\n2\n")
+    rows = read_tables(str(tmp_path / "x=1" / "t"))
+    assert {name: [*cells] for name, cells in rows.columns.items()} == {
+        "size": ["1", "2"] * 2, "kind": ["p", "p", "q", "q"], "day": ["a b", "a b", None, None],
+    }  # fmt: skip
+    again = read_tables(str(tmp_path / "x=1" / "t" / "*" / "*" / "*.csv"))
+    assert [*again.columns["kind"]] == [*rows.columns["kind"]]
+
+
+def test_tables_in_folders_of_splits_are_the_splits_and_a_test_without_target_is_for_predict(tmp_path):
+    for split, n in (("train", 30), ("validation", 6), ("test", 8)):
+        (tmp_path / "a" / split).mkdir(parents=True)
+        cells = "".join(f"word{i} here,{'pq'[i % 2]}\n" for i in range(n))
+        (tmp_path / "a" / split / "data-00000.csv").write_text(f"text,label\n{cells}")
+    splits = Table(str(tmp_path / "a")).splits()
+    assert [len(splits.train), len(splits.valid), len(splits.test)] == [30, 6, 8]
+    (tmp_path / "a" / "test" / "data-00000.csv").write_text("text\nword here\n")
+    with pytest.raises(DataError, match="has no target, 'label', so it may be for seqkit predict"):
+        Table(str(tmp_path / "a")).splits()
+
+
+def test_json_as_pandas_writes_it_by_index_is_named(tmp_path):
+    file = tmp_path / "t.json"
+    file.write_text(json.dumps({str(i): {"text": "a b", "label": "p"} for i in range(9)}))
+    with pytest.raises(DataError, match="orient='records'"):
+        read_tables(str(file))
+    file.write_text(json.dumps({"meta": {"of": "us"}, "rows": [{"text": "a"}, {"text": "b"}]}))
+    assert len(read_tables(str(file))) == 2
+
+
+def test_a_dictionary_of_words_is_a_category_and_one_of_numbers_is_none(tmp_path):
+    words = pa.array(["10", "20", "20", "30"] * 5).dictionary_encode()
+    table = {"plan": words, "age": pa.array(["10", "20", "20", "30"] * 5), "y": ["p", "q"] * 10}
+    pq.write_table(pa.table(table), tmp_path / "t.parquet")
+    schema = infer(read_tables(str(tmp_path / "t.parquet")), Given(target="y"))
+    assert [schema.column(name).kind for name in ("plan", "age")] == ["category", "number"]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "fault"),
+    [
+        ("a,b,c,,,,", "1,x y,z,,,,", ""), ("400.5,402.5,404.5,moisture", "0.1,0.2,0.3,7", ""),
+        ("How old are you?,Do you like tea?", "34,yes", ""), ("Sales of 2020,,", "shop,size,kind", "looks like a title"),
+        ("0.1,0.2,0.3,a", "0.1,0.4,0.3,b", "looks like a row"), ("NA,2.5", "3,4.5", "looks like a row"),
+        (",2.5", "3,4.5", "looks like a row"),
+    ],
+)  # fmt: skip
+def test_a_header_is_known_by_the_rows_below_it(tmp_path, header, row, fault):
+    file = tmp_path / "t.csv"
+    file.write_text("\n".join([header, *[row] * 12]))
+    if fault:
+        with pytest.raises(DataError, match=fault):
+            read_tables(str(file))
+    else:
+        assert len(read_tables(str(file))) == 12
