@@ -108,7 +108,9 @@ def read_inputs(
     if not exists_as(path, Path.is_file) and not (
         is_folder and known is not None and known.grouped
     ):
-        if not given or (known is not None and known.reader is not None) or is_folder:
+        is_sentence = " " in given and KIND_OF_TOKENIZER.get(type(tokenizer).__name__) == "text"
+        is_file = known is not None and known.reader is not None and not is_sentence
+        if not given or is_file or is_folder:
             if not given:
                 what = "nothing"
             elif is_folder:

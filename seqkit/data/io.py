@@ -76,10 +76,9 @@ def read_text(path: str | Path) -> str:
 def read_image(path: str | Path, channels: int = 3) -> Tensor:
     """An image file as [c h w] in [0, 1]: its first frame or page, a camera's rotation tag applied.
 
-    channels: 1 grey, 3 red, green, blue. Transparency is dropped and the colours below it count, as in torchvision's
-    ImageFolder. 16 bits are scaled; floats count as they are, in [0, 1].
+    channels: 1 grey, 3 red, green, blue. Transparency is laid on white where it is not the same everywhere. 16 bits are scaled; floats count as they are, in [0, 1].
     Raises DataError where it is missing, truncated, no image or of more than `MAX_PIXELS`, before they are unpacked;
-    where floats leave [0, 1], integers have 32 bits, or transparency alone holds the drawing; ValueError for
+    where floats leave [0, 1], integers have 32 bits, or the drawing is white on a clear ground; ValueError for
     other channels.
     """
     if channels not in (1, 3):
@@ -172,17 +171,23 @@ def _white(path: str | Path, file: Image.Image) -> int | None:
 
 
 def _opaque(path: str | Path, image: Image.Image) -> Image.Image:
-    """The image without transparency. Raises DataError where it is of one colour, and its transparency alone is not."""
+    """The image on white, where its transparency is not the same everywhere. Raises DataError where nothing is seen."""
+    import PIL.Image
+
     if not image.has_transparency_data:
         return image
     # of a palette, PIL warns for each image that is converted at once
-    whole = np.asarray(image.convert("RGBA"))
-    is_flat = (whole == whole[0, 0]).all(axis=(0, 1))
-    if is_flat[:3].all() and not is_flat[3]:
+    image = image.convert("RGBA")
+    low, high = image.getchannel("A").getextrema()
+    if low == high:
+        return image.convert("RGB")
+    white = PIL.Image.new("RGBA", image.size, "white")
+    laid = PIL.Image.alpha_composite(white, image).convert("RGB")
+    if all(least == most for least, most in laid.getextrema()):
         raise DataError(
-            f"{path} is of one colour but for its transparency, which is dropped; put it on a background"
+            f"{path} is white but for its transparency, which is laid on white; put it on a background"
         )
-    return image.convert("RGBA").convert("RGB")
+    return laid
 
 
 def read_audio(path: str | Path) -> Waveform:

@@ -181,11 +181,15 @@ def with_alpha(pixels):
     return Image.fromarray(np.concatenate([pixels, alpha], axis=2))
 
 
+def clear(pixels, alpha):
+    return Image.fromarray(np.concatenate([pixels, np.full((5, 7, 1), alpha, np.uint8)], axis=2))
+
+
 KINDS = {
     "colour.png": (Image.fromarray(RGB), RGB / 255),
     "grey.png": (Image.fromarray(GREY), as_three(GREY / 255)),
-    "with alpha.png": (with_alpha(RGB), RGB / 255),  # torchvision's ImageFolder drops it, too
-    "grey with alpha.png": (with_alpha(GREY[..., None]), as_three(GREY / 255)),
+    "one alpha.png": (clear(RGB, 90), RGB / 255),
+    "grey, one alpha.png": (clear(GREY[..., None], 0), as_three(GREY / 255)),
     "palette.png": (Image.fromarray(GREY).convert("P"), as_three(GREY / 255)),
     "palette.gif": (Image.fromarray(GREY).convert("P"), as_three(GREY / 255)),
     "black and white.png": (Image.fromarray(GREY > 127), as_three(GREY > 127)),
@@ -234,21 +238,28 @@ def test_an_animation_is_its_first_frame(tmp_path):
     assert_close(read_image(tmp_path / "a.tif"), torch.full((3, 5, 7), 0.2))
 
 
-def test_a_drawing_that_only_transparency_shows_is_named(tmp_path):
+def test_transparency_that_varies_is_laid_on_white(tmp_path):
     alpha = np.zeros((5, 7, 4), np.uint8)
     alpha[2, 1:6, 3] = 255
-    Image.fromarray(alpha).save(tmp_path / "a.png")
-    with pytest.raises(DataError, match=r"a\.png is of one colour"):
-        read_image(tmp_path / "a.png")
-    alpha[2, 3, 0] = 200
-    Image.fromarray(alpha).save(tmp_path / "b.png")
-    assert read_image(tmp_path / "b.png").sum() > 0
+    Image.fromarray(alpha).save(tmp_path / "black.png")
+    black = read_image(tmp_path / "black.png")
+    assert (black == 0).sum() == 3 * 5 and (black == 1).sum() == 3 * (35 - 5)
+    image = with_alpha(RGB)
+    image.save(tmp_path / "any.png")
+    share = np.asarray(image)[..., 3:] / 255
+    expected = np.moveaxis(RGB / 255 * share + 1 - share, 2, 0)
+    assert np.abs(read_image(tmp_path / "any.png").numpy() - expected).max() < 1.5 / 255
+    alpha[..., :3] = 255
+    Image.fromarray(alpha).save(tmp_path / "white.png")
+    with pytest.raises(DataError, match=r"white\.png is white but for its transparency"):
+        read_image(tmp_path / "white.png")
 
 
 def test_a_palette_with_transparency_has_its_colours_and_no_warning(tmp_path, recwarn):
     """PIL warns of each such image that is converted to colours at once."""
     icon = Image.fromarray(GREY).convert("P")
-    for name, transparent in (("a.png", bytes(range(200))), ("b.png", 3), ("a.gif", 3)):
+    absent = min({*range(256)} - {*GREY.ravel().tolist()})
+    for name, transparent in (("a.png", bytes([77] * 256)), ("b.png", absent), ("a.gif", absent)):
         icon.save(tmp_path / name, transparency=transparent)
         torch.testing.assert_close(
             read_image(tmp_path / name, 1)[0], torch.tensor(GREY / np.float32(255))

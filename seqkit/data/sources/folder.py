@@ -119,11 +119,18 @@ class ClassFolder(DataSource):
         if names and max(name.count("/") for name in parts["train"]) > 1 + bool(folders["train"]):
             rule += "; the class is the folder that a file is in"
         sizes = ", ".join(f"{len(files):,} {SPLIT_WORDS[split]}" for split, files in parts.items())
-        of = {0: "without classes", 1: "of 1 class"}.get(len(names), f"of {len(names)} classes")
+        one = f"of 1 class, {', '.join(names[:1])} (a class is a folder; names of files are none)"
+        of = {0: "without classes", 1: one}.get(len(names), f"of {len(names)} classes")
         described = self.described([*headers.values()])
         log.warning("%s: %s %s %s; %s; %s", root, sizes, self.plural, of, rule, described)
         if found := _counted(skipped):
             log.warning("%s: not read are %s", root, found)
+        in_use = {name.rpartition("/")[0] for files in parts.values() for name in files}
+        for folder in sorted(in_use):
+            parent = folder.rpartition("/")[0]
+            if names and parent in in_use and parent not in folders.values():
+                said = f"{parent} holds files and the folder {folder}, which is a class of its own"
+                log.warning(Caution(f"{root}: {one_line(said)}; take it out if it holds masks or parts"))
         for said in self.cautions(headers):
             log.warning(Caution(f"{root}: {said}"))
         advice = "--data.skip_bad N leaves out up to N such files"
@@ -268,7 +275,7 @@ class ImageFolder(ClassFolder):
         num_transparent = sum(is_transparent for *_, is_transparent in headers)
         said = f"{sizes} pixels, read {self._rule}"
         if num_transparent:
-            said += f"; the transparency of {num_transparent:,} is dropped"
+            said += f"; the transparency of {num_transparent:,} is laid on white"
         return said
 
     def cautions(self, headers: Mapping[Path, Any]) -> Iterator[str]:

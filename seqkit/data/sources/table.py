@@ -200,8 +200,7 @@ class Table(DataSource):
             return files
         named: dict[str | None, list[str]] = {}
         for file in files_of(str(self.path)):
-            word = re.match(r"[a-z]+", Path(file).stem.lower())
-            named.setdefault(word and SPLIT_NAMES.get(word[0]), []).append(file)
+            named.setdefault(_split_of(file, str(self.path)), []).append(file)
         if "train" not in named or len(named) == 1:
             return files
         if None in named:
@@ -236,6 +235,10 @@ class Table(DataSource):
         read = {}
         for split, path in self._files().items():
             rows = self._rows(path)
+            for column in schema.targets:
+                if split != "train" and column.name not in rows.columns:
+                    why = "so it may be for seqkit predict alone; --data.test names another, or take it out of the folder"
+                    raise DataError(f"{rows.name} has no target, {column.name!r}, {why}")
             for column in needed:
                 check_column(rows, column.name, "--data.columns")
             unknown = [repr(name) for name in rows.names if name not in known]
@@ -567,3 +570,13 @@ def _check_learnable(
                     raise DataError(
                         f"{samples.name(i)} {what}; add rows of it, or give another --data.seed"
                     )
+
+
+def _split_of(file: str, root: str) -> str | None:
+    """The split that the name of a file, or of its folder below the root, says."""
+    word = re.match(r"[a-z]+", Path(file).stem.lower())
+    split = SPLIT_NAMES.get(word[0]) if word else None
+    folder = Path(file).parent
+    if split is None and folder != Path(root).expanduser():
+        return SPLIT_NAMES.get(folder.name.lower())
+    return split

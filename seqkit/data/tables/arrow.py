@@ -72,6 +72,7 @@ def read_arrow(file: Path) -> Rows:
 def _of_arrow(table: Any, name: str) -> Rows:
     """Rows of an Arrow table: decimals as numbers, durations in seconds, without the index of pandas."""
     columns: dict[str, Sequence[Any]] = {}
+    categories = set()
     for column in table.column_names:
         if INDEX.fullmatch(column):
             continue
@@ -80,7 +81,9 @@ def _of_arrow(table: Any, name: str) -> Rows:
         values = table.column(column)
         kind = table.schema.field(column).type
         with _reading(f"{name}: column {column!r}"):
-            if pa.types.is_decimal(kind):
+            if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
+                categories.add(column)
+            elif pa.types.is_decimal(kind):
                 values = values.cast(pa.float64())
             elif pa.types.is_duration(kind):
                 values = pa.compute.divide(
@@ -89,7 +92,8 @@ def _of_arrow(table: Any, name: str) -> Rows:
         columns[column] = ArrowColumn(
             f"{name}: column {column!r}", values, _classes(table.schema.metadata, column)
         )
-    return Rows(columns, [(name, int(table.num_rows))])
+    files = [(name, int(table.num_rows))]
+    return Rows(columns, files, categories=frozenset(categories))
 
 
 def _classes(metadata: dict[bytes, bytes] | None, column: str) -> list[str] | None:

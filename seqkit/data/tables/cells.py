@@ -22,6 +22,8 @@ MESSAGE_KEYS = (("role", "content"), ("from", "value"))
 
 MISSING = {
     "", "nan", "-nan", "+nan", "n/a", "#n/a", "#na", "<na>", "nat", "null", "(null)", "<null>", "\\n",
+    *(day + clock for day in ("0000-00-00", "00.00.0000", "00/00/0000", "9999-12-31", "31.12.9999", "31/12/9999",
+    "12/31/9999") for clock in ("", " 00:00:00")),
 }  # fmt: skip
 """Words, in lower case, that programs write where nothing is known; texts may be called so, other cells are missing."""
 
@@ -35,9 +37,26 @@ TRUTHS = {
 """Words, in lower case, for yes and no."""
 
 _NUMBER = re.compile(
-    r"([-+]?)\s*[$€£¥₹]?\s*([-+]?)((?:[1-9]\d{0,2}(?:[,\s'\u00a0\u202f]\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*[$€£¥₹%]?"
+    r"([-+]?)\s*[$€£¥₹]?\s*([-+]?)((?:[1-9]\d{0,2}(?:[,\s'\u00a0\u202f]\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?)"
+    r"\s*([kKM]?)\s*[$€£¥₹%]?\s*(-?)"
 )
-"""A number as people write it: sign, currency, groups of three digits, per cent."""
+"""A number as people write it: sign, currency, groups of three digits, thousands or millions, per cent, sign behind."""
+
+_THOUSANDS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
+
+_CLOCK = re.compile(
+    r"(?:(\d+) days?,? )?(?:(\d{1,3}):)?(\d{1,3}):([0-5]\d(?:\.\d+)?)(?:\s*([ap])\.?m\.?)?", re.IGNORECASE
+)
+"""A time of day, or a duration: minutes and seconds, hours before them, days."""
+
+_QUARTER = re.compile(r"(?:(\d{4})[-\s/]?)?(?:Q([1-4])|([1-4])Q)(?:[-\s/]?(\d{4}))?", re.IGNORECASE)
+"""A quarter of a year: 2020Q1, Q1 2020."""
+
+COMPACT_DATE = "%Y%m%d"
+
+
+SERIES_WORDS = 8
+"""Numbers without brackets from which on a text is a list of them; a phone number has fewer groups."""
 
 CODE = re.compile(r"0\d+")
 """A whole number that begins with a zero, as postcodes do."""
@@ -67,7 +86,8 @@ def is_missing(cell: Any, missing: Iterable[str] = ()) -> bool:
 def number(cell: Any, form: str = "") -> float | None:
     """A cell as a number, NaN where a program wrote that it is missing; None: it is something else.
 
-    form: "," where decimals stand behind a comma, and points group digits.
+    form: "," where decimals stand behind a comma, and points group digits; "CHF #", "# kg" or "#,# kg" where a unit
+    stands beside the number, #. A clock's time is in its smallest unit; numbers in parentheses are negative.
     """
     if isinstance(cell, int | float) and not isinstance(cell, bool):
         try:
@@ -76,9 +96,12 @@ def number(cell: Any, form: str = "") -> float | None:
             return math.copysign(math.inf, cell > 0 or -1)
     if not isinstance(cell, str):
         return None
-    text = cell
-    if form == ",":
-        text = cell.translate(_SWAPPED)
+    text = cell.replace("\u2212", "-")
+    if "#" in form:
+        before, _, after = form.replace("#,#", "#").partition("#")
+        text = text.strip().removeprefix(before).removesuffix(after)
+    if "," in form:
+        text = text.translate(_SWAPPED)
     try:
         found = float(text)
     except ValueError:
@@ -87,11 +110,18 @@ def number(cell: Any, form: str = "") -> float | None:
         return None if "_" in text else found  # 1_000 is a name in a table
     if cell.strip().lower() in MISSING:
         return math.nan
-    match = _NUMBER.fullmatch(text.strip())
-    if match is None or (match[1] and match[2]) or not any(map(str.isdigit, match[3])):
+    text = text.strip()
+    if text.startswith("(") and text.endswith(")"):
+        text = f"-{text[1:-1]}"
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return _clock(text)
+    sign = match[1] + match[2] + match[5]
+    if len(sign) > 1 or not any(map(str.isdigit, match[3])):
         return None
     with suppress(ValueError):
-        return float(match[1] + match[2] + re.sub(r"[,\s'\u00a0\u202f]", "", match[3]))
+        digits = re.sub(r"[,\s'\u00a0\u202f]", "", match[3])
+        return float(sign + digits) * _THOUSANDS[match[4]]
     return None
 
 
@@ -106,13 +136,32 @@ def exact_number(text: str) -> int | float | None:
         return value
 
 
+def _clock(text: str) -> float | None:
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        return None
+    days, first, second, last, half = match.groups()
+    if first is not None and int(second) > 59:
+        return None
+    found = int(second) * 60 + float(last)
+    day = 24 * 60
+    if first is not None:
+        found += int(first) * 3600
+        day *= 60
+    if half:
+        found = found % (day / 2) + (day / 2) * (half in "pP")
+    return found + int(days or 0) * day
+
+
 _SWAPPED = str.maketrans(",.", ".,")
 
 
 def years(cell: Any, form: str = "") -> Years | None:
-    """A date in years since 1970, as ISO 8601 ("") or `form` writes it; None: it is something else."""
+    """A date in years since 1970, as ISO 8601 or a quarter ("") or `form` writes it; None: it is something else."""
     if isinstance(cell, date):
         return Years.of(cell)
+    if form == COMPACT_DATE and isinstance(cell, int):
+        cell = str(cell)
     if not isinstance(cell, str):
         return None
     text = cell.strip()
@@ -121,6 +170,9 @@ def years(cell: Any, form: str = "") -> Years | None:
             return Years.of(datetime.strptime(text, form))
         if not text.isdigit():
             return Years.of(datetime.fromisoformat(text))
+    match = _QUARTER.fullmatch(text)
+    if not form and match is not None and bool(match[1]) != bool(match[4]):
+        return Years.of(date(int(match[1] or match[4]), 3 * int(match[2] or match[3]) - 2, 1))
     return None
 
 
@@ -194,6 +246,23 @@ def read_content(content: bytes, read: Callable[[Path], Any], column: str) -> An
             return read(file)
         except DataError as error:
             raise DataError(str(error).replace(str(file), f"the file in {column}")) from None
+
+
+def numbers_of(text: str) -> list[float] | None:
+    """The numbers of a list that is written as a text: in brackets, or eight or more with spaces or commas between.
+
+    None: it is something else.
+    """
+    inside = text.strip()
+    is_bracketed = inside.startswith("[") and inside.endswith("]")
+    if is_bracketed:
+        inside = inside[1:-1]
+    words = inside.replace(",", " ").split()
+    if not words or (len(words) < SERIES_WORDS and not is_bracketed):
+        return None
+    with suppress(ValueError):
+        return [float(word) for word in words]
+    return None
 
 
 def is_series(cell: Any) -> bool:

@@ -23,6 +23,7 @@ from seqkit.data.kinds import FILES, IMAGE_NAMES, KINDS, OF_CELLS, TargetKind
 from seqkit.data.tables.cells import (
     AMBIGUOUS,
     CODE,
+    COMPACT_DATE,
     EXPONENT,
     SOUNDS,
     content_of,
@@ -33,6 +34,7 @@ from seqkit.data.tables.cells import (
     is_series,
     is_word,
     number,
+    numbers_of,
     short,
     truth,
     years,
@@ -102,14 +104,23 @@ OF_YEARS = ("year", "date", "time", "timestamp")
 
 DAYS = (
     "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y",
-    "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y",
+    "%d-%m-%Y", "%m-%d-%Y", "%a, %d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y",
 )  # fmt: skip
-CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-DATE_FORMS = ("", "%Y-%m", *(day + clock for day, clock in product(DAYS, CLOCKS)))
+CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S %z", " %I:%M %p", " %I:%M:%S %p")
+MONTHS = ("%Y-%m", "%m/%Y", "%b-%y", "%b-%Y", "%b %Y", "%B %Y")
+DATE_FORMS = ("", *MONTHS, *(day + clock for day, clock in product(DAYS, CLOCKS)))
 """How dates may be written; "" is ISO 8601."""
 
-_DATE = re.compile(r"(?=.{6,40}$)[^\d]{0,10}\d+[^\d].*\d.*")
-"""A text that may be a date: two groups of digits or more, which saves trying all forms on a text."""
+_DATE = re.compile(r"(?=.{6,40}$)(?:[^\d]{0,10}\d+[^\d].*\d.*|[^\W\d]{3,9}[-\s]\d{2,4})")
+"""A text that may be a date: two groups of digits or more, or a month and a year; saves trying all forms on a text."""
+
+_COMPACT = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
+"""A date without marks, such as 20200131."""
+
+_UNIT = re.compile(
+    r"((?:[A-Z]{3}\s|[A-Z]{0,3}[^\w\s.,'()+-]\s?)?)[-+\u2212]?\(?\d(?:[\d.,'\s]*\d)?\)?-?((?!th\b)(?:\s?[^\d\s.,'()+:/-][^\d,:]{0,9})?)"
+)
+"""A number and the unit before or behind it."""
 
 _WHOLE = re.compile(r"(\d{1,18})(\.0*)?")
 
@@ -201,7 +212,7 @@ def _missing(columns: Iterable[_Cells]) -> list[str]:
         if not words:
             continue
         column.fill(AMBIGUOUS)
-        if column.drawn and any(_fit(column.drawn, form) for form in ("", ",")):
+        if column.drawn and any(_fit(column.drawn, form) for form in _forms_by(column.drawn)):
             found |= dict.fromkeys(words)
     return list(found)
 
@@ -223,12 +234,12 @@ def _column(name: str, cells: _Cells, given: Given, folder: Path | None) -> Colu
         return _guessed(name, cells, folder)
     role: Role = "unused" if kind == "unused" else "input"
     if kind == "date" and not form:
-        forms = _date_forms(cells)
+        forms = _date_forms(_dates_of(cells.drawn), cells.counts)
         if len(forms) > 1:
             raise DataError(f"{name}: {_two_forms(name, cells.drawn)}")
         form = "".join(forms)
-    elif kind == "number":
-        form = form or _number_form(cells) or ""
+    elif kind == "number" and not form:
+        form = _number_form(cells) or ""
     return Column(name, kind, role, form, is_given=True)
 
 
@@ -248,6 +259,8 @@ def _guessed(name: str, column: _Cells, folder: Path | None) -> Column:
     if any(isinstance(cell, list | dict) for cell in cells):
         if all(map(is_series, cells)):
             return Column(name, "series")
+        if any(None in cell for cell in cells if isinstance(cell, list)):
+            return unused("some of its lists hold null; fill these in, or leave the rows out")
         is_words = all(isinstance(cell, list) and all(map(is_word, cell)) for cell in cells)
         if is_words:
             return Column(name, "words")
@@ -262,9 +275,13 @@ def _guessed(name: str, column: _Cells, folder: Path | None) -> Column:
         return unused("it has no name")
     if len(column.counts) == 1 and not column.has_gaps:  # beside gaps, it says which rows have it
         return unused(f"every cell is {short(cells[0])}")
+    if is_texts and all(numbers_of(text) is not None for text in texts):
+        return Column(name, "series")
     if (form := _number_form(column)) is not None:
+        if _date_forms(cells) == [COMPACT_DATE]:
+            return Column(name, "date", form=COMPACT_DATE)
         return Column(name, "number", form=form)
-    forms = _date_forms(column) if is_texts else []
+    forms = _date_forms(cells, column.counts) if is_texts else []
     if len(forms) == 1:
         return Column(name, "date", form=forms[0])
     if forms:
@@ -288,13 +305,31 @@ def _two_forms(name: str, cells: Sequence[Any]) -> str:
 
 
 def _odd_cells(cells: Sequence[Any]) -> str:
-    """Says which few cells keep a column from holding numbers; empty: more than a tenth do, or none does."""
+    """Says which few cells keep a column from holding numbers or dates; empty: more than a tenth do, or none does."""
+    what = "numbers"
     odd = [cell for cell in cells if not _fits_number(cell, "") and not _fits_number(cell, ",")]
-    if 10 * len(odd) > len(cells) or not odd:
+    if 10 * len(odd) > len(cells):
+        what = "dates"
+        dates = set(_dates_of(cells))
+        odd = [cell for cell in cells if cell not in dates]
+    if not odd or len(odd) == len(cells):
         return ""
     return (
-        f"numbers but for {short(odd[0])} and others like it: {len(odd):,} of {len(cells):,} cells"
+        f"{what} but for {short(odd[0])} and others like it: {len(odd):,} of {len(cells):,} cells"
     )
+
+
+def _dates_of(cells: Sequence[Any]) -> list[Any]:
+    """The cells that the commonest form of dates fits; all, or none, where that is fewer than nine tenths."""
+    if _date_forms(cells):
+        return list(cells)
+    some = [cell for cell in cells[:100] if isinstance(cell, str) and _DATE.fullmatch(cell.strip())]
+    fits = Counter(form for cell in some for form in DATE_FORMS if years(cell, form) is not None)
+    if not fits:
+        return []
+    best = max(fits, key=lambda form: fits[form])
+    found = [cell for cell in cells if years(cell, best) is not None]
+    return found if 10 * len(found) >= 9 * len(cells) else []
 
 
 def _fits_number(cell: Any, form: str) -> bool:
@@ -347,28 +382,47 @@ def _whole(cell: Any) -> int | None:
 
 
 def _number_form(cells: _Cells) -> str | None:
-    """Empty for numbers, a comma for numbers with a decimal comma; None: some cells are none, or are codes."""
+    """Empty for numbers, a comma for decimal commas, or with a unit; None: some cells are none, or are codes."""
     texts = [str(cell).strip() for cell in cells.drawn]
     is_code = not any("." in text for text in texts) and any(map(EXPONENT.fullmatch, texts))
     if is_code or any(CODE.fullmatch(text) or _is_long(text) for text in texts):
         return None
-    forms = [form for form in ("", ",") if _fit(cells.drawn, form)]
+    forms = [form for form in _forms_by(cells.drawn) if _fit(cells.drawn, form)]
     if len(forms) < 2:
-        return "".join(forms) if forms else None
+        return forms[0] if forms else None
     points = [cell for cell in cells.marked if "." in cell]
     num_points = sum(cells.counts[cell] for cell in points)
     if 2 < num_points < cells.counts.total() and all(_GROUPS.fullmatch(x.strip()) for x in points):
         return ","  # 1.200 beside 999 has a thousand
-    return next((form for form in forms if _fit(cells.marked, form)), "")
+    return next((form for form in forms if _fit(cells.marked, form)), forms[0])
 
 
 def _is_long(text: str) -> bool:
     return len(text) > MAX_DIGITS and text.isdigit()
 
 
-def _date_forms(column: _Cells) -> list[str]:
-    """The forms of `DATE_FORMS` that fit the cells; of forms that read all of them alike, the first."""
-    cells = column.drawn
+def _forms_by(cells: Sequence[Any]) -> list[str]:
+    """The forms of numbers that may fit: those of a unit only where it stands in all cells."""
+    forms = ["", ","]
+    match = None
+    if cells and isinstance(cells[0], str):
+        match = _UNIT.fullmatch(cells[0].strip())
+    if match is None or not (match[1] or match[2]):
+        return forms
+    before, after = match.groups()
+    texts = [str(cell).strip() for cell in cells]
+    if all(text.startswith(before) and text.endswith(after) for text in texts):
+        forms += [f"{before}#{after}", f"{before}#,#{after}"]
+    return forms
+
+
+def _date_forms(cells: Sequence[Any], others: Iterable[Any] = ()) -> list[str]:
+    """The forms of `DATE_FORMS` that fit the cells; of forms that read all of them alike, the first.
+
+    others: cells of the whole table, of which one may settle what is the day.
+    """
+    if cells and all(_COMPACT.fullmatch(str(cell)) and years(cell, COMPACT_DATE) for cell in cells):
+        return [COMPACT_DATE]
     if not cells or not isinstance(cells[0], str) or _DATE.fullmatch(cells[0].strip()) is None:
         return []
     found: dict[tuple[float | None, ...], str] = {}
@@ -378,8 +432,8 @@ def _date_forms(column: _Cells) -> list[str]:
         ):
             found.setdefault(read, form)
     forms = list(found.values())
-    if len(forms) > 1:  # a later row may settle which is the day
-        fitting = [f for f in forms if all(years(cell, f) is not None for cell in column.counts)]
+    if len(forms) > 1:
+        fitting = [form for form in forms if all(years(cell, form) is not None for cell in others)]
         return fitting or forms
     return forms
 
@@ -407,6 +461,7 @@ class _Columns:
     def __init__(self, rows: Rows, given: Given, reads: str | None, input_flag: str):
         self.name = rows.name
         self.names = rows.names
+        self.categories = rows.categories
         self.given = given
         self.reads = reads
         self.input_flag = input_flag
@@ -435,6 +490,9 @@ class _Columns:
             if is_open and column.kind in IDENTIFIES and _numbers_rows(name, self.cells[name]):
                 self._change(name, kind="unused", role="unused", why="it numbers the rows")
         self._settle_decimals()
+        for name in self.categories & {*self.columns} - {*given.kinds}:
+            if self.columns[name].kind == "number":
+                self._change(name, kind="category", form="")
         for name in own:
             if name in self.named or name in given.kinds:
                 continue

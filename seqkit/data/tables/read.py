@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from seqkit.data.formats import TABLE
 from seqkit.data.io import reading
@@ -13,6 +15,10 @@ from seqkit.data.tables.text import TextReader
 from seqkit.data.walk import matching, walk
 from seqkit.errors import DataError
 from seqkit.files import check_regular
+
+
+OF_DATASETS = ("dataset_dict.json", "dataset_info.json", "state.json")
+"""What `save_to_disk` of Hugging Face's `datasets` writes beside its Arrow files."""
 
 
 class Tables:
@@ -45,10 +51,10 @@ def read_tables(
     """
     if isinstance(path, str):
         path = [path]
-    files = [file for one in path for file in files_of(one)]
+    files = [(file, _keys(file, one)) for one in path for file in files_of(one)]
     if not files:
         raise DataError("path is an empty list; give at least one table")
-    first, *others = [_read(file, split, header) for file in files]
+    first, *others = [_with_keys(_read(file, split, header), keys) for file, keys in files]
     for other in others:
         if set(other.names) != set(first.names):
             ours = f"{first.name} has {listed(first.names, 12)}"
@@ -57,6 +63,22 @@ def read_tables(
     if others:
         return joined([first, *others])
     return first
+
+
+def _keys(file: str, given: str) -> dict[str, str | None]:
+    """The columns that folders below the given one stand for, as `kind=a/part-0.parquet` has `kind` (Hive)."""
+    keys: dict[str, str | None] = {}
+    known = Path(given).expanduser().parts
+    for i, folder in enumerate(Path(file).parts[:-1]):
+        name, mark, value = folder.partition("=")
+        if name and mark and known[i : i + 1] != (folder,):
+            keys[unquote(name)] = None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)
+    return keys
+
+
+def _with_keys(rows: Rows, keys: Mapping[str, str | None]) -> Rows:
+    columns = {name: [value] * len(rows) for name, value in keys.items()}
+    return replace(rows, columns={**columns, **rows.columns})
 
 
 def is_remote(path: str) -> bool:
@@ -79,10 +101,12 @@ def files_of(path: str) -> list[str]:
         raise DataError(
             f"{path} holds no table; give a folder of {', '.join(TABLE.suffixes)} files"
         )
+    if any(Path(file).suffix == ".arrow" for file in found):
+        found = [file for file in found if Path(file).name not in OF_DATASETS]
     kinds = sorted({format_suffix(name) for name in found})
     if len(kinds) > 1:
         raise DataError(
-            f"{path} holds tables of several formats ({', '.join(kinds)}); give one, as {path}/*{kinds[0]}"
+            f"{path} holds tables of several formats ({', '.join(kinds)}); give one, as '{path}/**/*{kinds[0]}'"
         )
     return found
 

@@ -21,6 +21,7 @@ class Rows:
     columns: cells by name of the column: texts, numbers, booleans, lists, bytes, or None. files: name of each file, and
     the number of rows up to its end. lines: line in which each row begins, from 1; None: files that have no lines.
     faults: an error for each row that could not be read. notes: what was found out about the files, a sentence each.
+    categories: columns of which the file says that they are some.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -28,6 +29,7 @@ class Rows:
     lines: Sequence[int] | None = None
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    categories: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return self.files[-1][1]
@@ -73,7 +75,8 @@ def joined(parts: Sequence[Rows]) -> Rows:
     else:
         lines = [line for part in parts for line in part.lines or ()]
     notes = list(dict.fromkeys(note for part in parts for note in part.notes))
-    return Rows(columns, files, lines, [fault for part in parts for fault in part.faults], notes)
+    faults = [fault for part in parts for fault in part.faults]
+    return Rows(columns, files, lines, faults, notes, parts[0].categories)
 
 
 class _Joined(Sequence[Any]):

@@ -19,6 +19,7 @@ from seqkit.data.tables.cells import (
     is_blank,
     is_missing,
     is_series,
+    numbers_of,
     is_word,
     name_of,
     number,
@@ -107,6 +108,8 @@ class Column:
         return self._text(cell).strip()
 
     def _series(self, cell: Any) -> list[Any]:
+        if isinstance(cell, str):
+            cell = numbers_of(cell) or cell
         if not is_series(cell):
             raise ValueError(self._wrong(cell, "is no list of numbers"))
         return list(cell)
@@ -141,7 +144,7 @@ class Given:
     input: the one column that is read, or several of numbers that are a series, or a pattern such as `s*`; None: all.
     target: the column that is learned; several for numbers and labels. target_kind: what it holds (`TargetKind`).
     columns: kind of each column (`KINDS`), or a list of the names of all columns, which is taken as `header`. forms:
-    form of dates, as `strptime` takes it, and "," for numbers with a decimal comma. missing: words that say that a cell
+    form of dates, as `strptime` takes it, "," for numbers with a decimal comma, and "# kg" for a unit. missing: words that say that a cell
     is empty, beside those that programs write. header: names of all columns, where the file has none.
     """
 
@@ -179,9 +182,9 @@ class Given:
                     f"columns says that {name!r} is {kind!r}; {suggest(str(kind), KINDS)}"
                 )
         for name, form in (self.forms or {}).items():
-            if form not in ("", ",") and "%" not in form:
+            if form not in ("", ",") and "%" not in form and "#" not in form:
                 raise ValueError(
-                    f"forms says that {name!r} is written {form!r}; give ',' or a date's, such as %d/%m/%Y"
+                    f"forms says that {name!r} is written {form!r}; give ',', '# UNIT', or a date's, such as %d/%m/%Y"
                 )
 
     @property

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from seqkit.data.io import COMPRESSED, not_utf8, reading
 from seqkit.data.notes import listed
-from seqkit.data.tables.cells import word_of
+from seqkit.data.tables.cells import AMBIGUOUS, is_missing, number, word_of
 from seqkit.data.tables.rows import Rows, format_suffix
 from seqkit.errors import DataError, one_line
 from seqkit.files import load_json, unique_keys
@@ -173,12 +173,17 @@ class TextReader:
         numbers = [_is_number(name) for name in names]
         values = [any(row[i].strip() == name for row in below) for i, name in enumerate(names)]
         texts = [len(name.split()) >= SEVERAL_WORDS for name in names]
-        if sum(name.startswith("column ") for name in names) > len(names) / 2:
+        unnamed = [i for i, name in enumerate(names) if name.startswith("column ")]
+        is_used = bool(below) and any(below[0][i].strip() for i in unnamed)
+        if len(unnamed) > len(names) / 2 and (is_used or not below):
             raise DataError(
                 f"{self.file}, line 1 looks like a title: most of its cells are empty; take it out"
             )
         has_decimal = any(is_one and "." in name for is_one, name in zip(numbers, names))
         is_sentences = len(names) > 1 and all(texts)
+        words = [i for i, name in enumerate(names) if _is_name(name)]
+        if below and any(all(_is_number(row[i].strip()) for row in below) for i in words):
+            return  # a name of a column of numbers
         if all(numbers) or has_decimal or is_sentences or (any(texts) and any(values)):
             example = listed([f"column{i}" for i, _ in enumerate(names, start=1)], 3)
             raise DataError(
@@ -328,6 +333,15 @@ class TextReader:
                 f"{self.file} is no JSON ({one_line(str(error))}); give an array of objects"
             ) from error
         if isinstance(whole, dict):
+            is_pandas = whole.keys() >= {"columns", "data"}
+            if whole and all(isinstance(x, dict) and x for x in whole.values()):
+                keys = {tuple(x) for x in whole.values()}
+                is_pandas = len(keys) == 1 and (len(whole) > 1 or len(*keys) > 1)
+            if is_pandas:
+                again = "df.to_json(FILE, orient='records', lines=True)"
+                raise DataError(
+                    f"{self.file} is no list of records, but by columns or index as pandas has it; write {again}"
+                )
             lists = [
                 x
                 for x in whole.values()
@@ -337,6 +351,12 @@ class TextReader:
                 return lists[0]
             return [whole]
         return list(whole)
+
+
+def _is_name(text: str) -> bool:
+    """Whether a cell of the first line says something, and is no number nor a word for a missing one."""
+    is_nothing = text.startswith("column ") or is_missing(text, AMBIGUOUS)
+    return not is_nothing and number(text) is None and number(text, ",") is None
 
 
 def _is_number(text: str) -> bool:
