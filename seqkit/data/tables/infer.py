@@ -86,7 +86,8 @@ OF_TIME = ("year", "month", "day", "week", "hour", "minute", "time", "date", "t"
 
 DAYS = (
     "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y",
-    "%d-%m-%Y", "%m-%d-%Y", "%a, %d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y",
+    "%d-%m-%Y", "%m-%d-%Y", "%a, %d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d %b %Y",
+    "%d %B %Y",
 )  # fmt: skip
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S %z", " %I:%M %p", " %I:%M:%S %p")
 MONTHS = ("%Y-%m", "%m/%Y", "%b-%y", "%b-%Y", "%b %Y", "%B %Y")
@@ -304,9 +305,7 @@ def _number_form(cells: Sequence[Any]) -> str | None:
         if _CODE.fullmatch(text) or (len(text) > MAX_DIGITS and text.isdigit()):
             return None
     forms = [
-        form
-        for form in _forms_by(cells)
-        if all(number(cell, form) is not None for cell in cells)
+        form for form in _forms_by(cells) if all(number(cell, form) is not None for cell in cells)
     ]
     points = [cell.strip() for cell in cells if isinstance(cell, str) and "." in cell]
     if 2 < len(points) < len(cells) and all(map(_GROUPS.fullmatch, points)):
