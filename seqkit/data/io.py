@@ -76,7 +76,8 @@ def read_text(path: str | Path) -> str:
 def read_image(path: str | Path, channels: int = 3) -> Tensor:
     """An image file as [c h w] in [0, 1]: its first frame or page, a camera's rotation tag applied.
 
-    channels: 1 grey, 3 red, green, blue. Transparency is laid on white where it is not the same everywhere. 16 bits are scaled; floats count as they are, in [0, 1].
+    channels: 1 grey, 3 red, green, blue. Transparency is laid on white where it is not the same everywhere. 16
+    bits are scaled; floats count as they are, in [0, 1].
     Raises DataError where it is missing, truncated, no image or of more than `MAX_PIXELS`, before they are unpacked;
     where floats leave [0, 1], integers have 32 bits, or the drawing is white on a clear ground; ValueError for
     other channels.
@@ -178,12 +179,12 @@ def _opaque(path: str | Path, image: Image.Image) -> Image.Image:
         return image
     # of a palette, PIL warns for each image that is converted at once
     image = image.convert("RGBA")
-    low, high = image.getchannel("A").getextrema()
-    if low == high:
+    alpha = np.asarray(image.getchannel("A"))
+    if (alpha == alpha[0, 0]).all():
         return image.convert("RGB")
     white = PIL.Image.new("RGBA", image.size, "white")
     laid = PIL.Image.alpha_composite(white, image).convert("RGB")
-    if all(least == most for least, most in laid.getextrema()):
+    if (np.asarray(laid) == np.asarray(laid)[0, 0]).all():
         raise DataError(
             f"{path} is white but for its transparency, which is laid on white; put it on a background"
         )
@@ -279,11 +280,13 @@ def _check_one_stream(path: Path) -> None:
     is_sound = rest[:3] == b"ID3" or rest[:1] == b"\xff"
     if is_sound and len(rest) > MAX_FRAME_BYTES:
         raise DataError(
-            f"{path} goes on for {len(rest):,} bytes behind the end that it declares, as joined MP3s do; give each alone"
+            f"{path} goes on for {len(rest):,} bytes behind its declared end, as joined MP3s do; give each alone"
         )
 
 
-_STREAM = re.compile(rb"(?:Xing|Info)\0\0\0(?:[\x03\x07\x0b\x0f]....|[\x02\x06\x0a\x0e])(....)", re.DOTALL)
+_STREAM = re.compile(
+    rb"(?:Xing|Info)\0\0\0(?:[\x03\x07\x0b\x0f]....|[\x02\x06\x0a\x0e])(....)", re.DOTALL
+)
 """Where an MP3 declares the bytes of its stream (behind the number of its frames, where it has that, too)."""
 
 _TORN = re.compile(

@@ -52,8 +52,9 @@ class Molecule(Tokenizer):
     alone. Edge types: 1 to 5 for a bond (single, double, triple, aromatic, other), then one for 2 bonds, for 3, and so
     on.
     Content: what an atom is (element, neighbours, hydrogens, charge, hybridisation, rings, R or S, Z or E at the ends
-    of a double bond, and E at two opposite ligands of a square-planar atom) and what it adds to properties of the whole: logP and molar refraction (Crippen), polar surface
-    (TPSA), surface (Labute), partial charge (Gasteiger; 0 where that has no parameters, as for metals), its hydrogens'
+    of a double bond, and E at two opposite ligands of a square-planar atom) and what it adds to properties of the
+    whole: logP and molar refraction (Crippen), polar surface (TPSA), surface (Labute), partial charge (Gasteiger; 0
+    where that has no parameters, as for metals), its hydrogens'
     share included; `feature_names`.
     When: SMILES and rdkit molecules. Raises ValueError if rdkit is missing. Wildman & Crippen 1999, Ertl et al. 2000,
     Labute 2000, Gasteiger & Marsili 1980, all as in rdkit.
@@ -218,7 +219,9 @@ def _chirality(chem: Any, molecule: Any) -> list[dict[str, float]]:
     atoms = [*molecule.GetAtoms()]
     found = [{atom.GetProp("_CIPCode"): 1.0} if atom.HasProp("_CIPCode") else {} for atom in atoms]
     tetrahedral = (chem.CHI_TETRAHEDRAL_CW, chem.CHI_TETRAHEDRAL_CCW)
-    left = [i for i, atom in enumerate(atoms) if not found[i] and atom.GetChiralTag() in tetrahedral]
+    left = [
+        i for i, atom in enumerate(atoms) if not found[i] and atom.GetChiralTag() in tetrahedral
+    ]
     if not left:
         return found
     from rdkit.Chem import rdCIPLabeler

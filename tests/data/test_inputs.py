@@ -345,3 +345,10 @@ def test_tables_that_were_read_already_are_not_read_again(tmp_path):
     inputs = Inputs([str(path)], Bytes(), run_of(Column("text", "text")), tables=tables)
     assert [one.raw for one in inputs] == ["to be", "or not"]
     assert kept.columns["id"] == ["1", "2"]
+
+
+def test_a_sentence_that_ends_as_a_file_does_is_a_text_to_texts_alone():
+    given = "listen to this.wav"
+    assert [*read_inputs(given, Bytes())] == [(given, given)]
+    with pytest.raises(DataError, match="is no file"):
+        next(read_inputs("this.wav", Bytes()))

@@ -243,7 +243,8 @@ def test_transparency_that_varies_is_laid_on_white(tmp_path):
     alpha[2, 1:6, 3] = 255
     Image.fromarray(alpha).save(tmp_path / "black.png")
     black = read_image(tmp_path / "black.png")
-    assert (black == 0).sum() == 3 * 5 and (black == 1).sum() == 3 * (35 - 5)
+    assert (black == 0).sum() == 3 * 5
+    assert (black == 1).sum() == 3 * (35 - 5)
     image = with_alpha(RGB)
     image.save(tmp_path / "any.png")
     share = np.asarray(image)[..., 3:] / 255

@@ -130,7 +130,9 @@ class ClassFolder(DataSource):
             parent = folder.rpartition("/")[0]
             if names and parent in in_use and parent not in folders.values():
                 said = f"{parent} holds files and the folder {folder}, which is a class of its own"
-                log.warning(Caution(f"{root}: {one_line(said)}; take it out if it holds masks or parts"))
+                log.warning(
+                    Caution(f"{root}: {one_line(said)}; take it out if it holds masks or parts")
+                )
         for said in self.cautions(headers):
             log.warning(Caution(f"{root}: {said}"))
         advice = "--data.skip_bad N leaves out up to N such files"

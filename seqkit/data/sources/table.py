@@ -237,7 +237,7 @@ class Table(DataSource):
             rows = self._rows(path)
             for column in schema.targets:
                 if split != "train" and column.name not in rows.columns:
-                    why = "so it may be for seqkit predict alone; --data.test names another, or take it out of the folder"
+                    why = "so it may be for seqkit predict alone; name another by --data.test, or move it"
                     raise DataError(f"{rows.name} has no target, {column.name!r}, {why}")
             for column in needed:
                 check_column(rows, column.name, "--data.columns")

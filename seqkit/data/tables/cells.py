@@ -45,7 +45,8 @@ _NUMBER = re.compile(
 _THOUSANDS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
 
 _CLOCK = re.compile(
-    r"(?:(\d+) days?,? )?(?:(\d{1,3}):)?(\d{1,3}):([0-5]\d(?:\.\d+)?)(?:\s*([ap])\.?m\.?)?", re.IGNORECASE
+    r"(?:(\d+) days?,? )?(?:(\d{1,3}):)?(\d{1,3}):([0-5]\d(?:\.\d+)?)(?:\s*([ap])\.?m\.?)?",
+    re.IGNORECASE,
 )
 """A time of day, or a duration: minutes and seconds, hours before them, days."""
 

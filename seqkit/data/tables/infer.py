@@ -104,7 +104,8 @@ OF_YEARS = ("year", "date", "time", "timestamp")
 
 DAYS = (
     "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y",
-    "%d-%m-%Y", "%m-%d-%Y", "%a, %d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y",
+    "%d-%m-%Y", "%m-%d-%Y", "%a, %d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d %b %Y",
+    "%d %B %Y",
 )  # fmt: skip
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S %z", " %I:%M %p", " %I:%M:%S %p")
 MONTHS = ("%Y-%m", "%m/%Y", "%b-%y", "%b-%Y", "%b %Y", "%B %Y")

@@ -19,10 +19,10 @@ from seqkit.data.tables.cells import (
     is_blank,
     is_missing,
     is_series,
-    numbers_of,
     is_word,
     name_of,
     number,
+    numbers_of,
     short,
     word_of,
     words_of,
@@ -144,8 +144,9 @@ class Given:
     input: the one column that is read, or several of numbers that are a series, or a pattern such as `s*`; None: all.
     target: the column that is learned; several for numbers and labels. target_kind: what it holds (`TargetKind`).
     columns: kind of each column (`KINDS`), or a list of the names of all columns, which is taken as `header`. forms:
-    form of dates, as `strptime` takes it, "," for numbers with a decimal comma, and "# kg" for a unit. missing: words that say that a cell
-    is empty, beside those that programs write. header: names of all columns, where the file has none.
+    form of dates, as `strptime` takes it, "," for numbers with a decimal comma, and "# kg" for a unit. missing:
+    words that say that a cell is empty, beside those that programs write. header: names of all columns, where the
+    file has none.
     """
 
     is_settings = True

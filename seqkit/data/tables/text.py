@@ -23,7 +23,8 @@ from typing import IO, Any
 
 from seqkit.data.io import COMPRESSED, not_utf8, reading
 from seqkit.data.notes import listed
-from seqkit.data.tables.cells import AMBIGUOUS, is_missing, number, word_of
+from seqkit.data.tables.cells import AMBIGUOUS, is_missing, word_of
+from seqkit.data.tables.cells import number as number_of
 from seqkit.data.tables.rows import Rows, format_suffix
 from seqkit.errors import DataError, one_line
 from seqkit.files import load_json, unique_keys
@@ -356,7 +357,7 @@ class TextReader:
 def _is_name(text: str) -> bool:
     """Whether a cell of the first line says something, and is no number nor a word for a missing one."""
     is_nothing = text.startswith("column ") or is_missing(text, AMBIGUOUS)
-    return not is_nothing and number(text) is None and number(text, ",") is None
+    return not is_nothing and number_of(text) is None and number_of(text, ",") is None
 
 
 def _is_number(text: str) -> bool:

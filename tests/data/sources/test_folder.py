@@ -321,3 +321,16 @@ def test_channels_that_cancel_each_other_are_said_where_they_are_mixed(
     assert len(said) == is_said
     if is_said:
         assert "4 of 6 recordings with several channels" in said[0]
+
+
+def test_a_folder_inside_a_class_and_one_class_alone_are_said(tmp_path, caplog):
+    fill(tmp_path / "a", {"ant": 5, "bee": 5, "bee/parts": 5})
+    TextFolder(str(tmp_path / "a")).splits()
+    assert "bee holds files and the folder bee/parts, which is a class of its own" in caplog.text
+    caplog.clear()
+    fill(tmp_path / "b", {"2020/ant": 5, "2021/bee": 5})
+    TextFolder(str(tmp_path / "b")).splits()
+    assert "of its own" not in caplog.text
+    fill(tmp_path / "c", {"all": 6})
+    TextFolder(str(tmp_path / "c")).splits()
+    assert "of 1 class, all (a class is a folder" in caplog.text

@@ -29,7 +29,8 @@ def column(cells, name="x", given=None):
     [
         ("(3,000)", "", -3000), ("7.25-", "", -7.25), ("\u2212 0.5", "", -0.5), ("$2.5M", "", 2.5e6), ("12K", "", 12e3),
         ("1.250,5 km/h", "#,# km/h", 1250.5), ("EUR 3", "EUR #", 3), ("4:05", "", 245), ("1:04:05.5", "", 3845.5),
-        ("12:30 am", "", 30), ("1:15 PM", "", 795), ("2 days 00:00:01", "", 172801), ("-7-", "", None), ("(x)", "", None),
+        ("12:30 am", "", 30), ("1:15 PM", "", 795), ("2 days 00:00:01", "", 172801), ("-7-", "", None),
+        ("(x)", "", None),
         ("3:1", "", None), ("1:60:00", "", None), ("k", "", None), ("5 a", "", None),
     ],
 )  # fmt: skip
@@ -43,8 +44,10 @@ def test_a_number_is_read_as_it_is_meant(cell, form, wanted):
         ([f"{i}.5 °C" for i in range(20)], "number", "# °C"), ([f"{i},25 kn" for i in range(20)], "number", "#,# kn"),
         ([f"CHF {i}.50" for i in range(20)], "number", "CHF #"), ([f"{i} cm" for i in range(19)] + ["3 m"], "text", ""),
         ([f"P{i:03}" for i in range(20)], "text", ""), ([f"room {i}" for i in range(20)], "text", ""),
-        ([f"Q{i % 4 + 1} {2000 + i}" for i in range(20)], "date", ""), ([f"{i % 9 + 1:02}/2021" for i in range(20)], "date", "%m/%Y"),
-        ([20210300 + i for i in range(1, 21)], "date", "%Y%m%d"), ([20214300 + i * 7 for i in range(1, 21)], "number", ""),
+        ([f"Q{i % 4 + 1} {2000 + i}" for i in range(20)], "date", ""),
+        ([f"{i % 9 + 1:02}/2021" for i in range(20)], "date", "%m/%Y"),
+        ([20210300 + i for i in range(1, 21)], "date", "%Y%m%d"),
+        ([20214300 + i * 7 for i in range(1, 21)], "number", ""),
         ([f"555 123 45{i:02}" for i in range(20)], "text", ""), (["[1.5, -2]", "[3 4 5]"] * 10, "series", ""),
         (["A", "a", "O", "B"] * 5, "category", ""),
     ],
@@ -93,7 +96,9 @@ def test_folders_with_keys_are_columns(tmp_path):
     assert [*again.columns["kind"]] == [*rows.columns["kind"]]
 
 
-def test_tables_in_folders_of_splits_are_the_splits_and_a_test_without_target_is_for_predict(tmp_path):
+def test_tables_in_folders_of_splits_are_the_splits_and_a_test_without_target_is_for_predict(
+    tmp_path,
+):
     for split, n in (("train", 30), ("validation", 6), ("test", 8)):
         (tmp_path / "a" / split).mkdir(parents=True)
         cells = "".join(f"word{i} here,{'pq'[i % 2]}\n" for i in range(n))
@@ -126,7 +131,8 @@ def test_a_dictionary_of_words_is_a_category_and_one_of_numbers_is_none(tmp_path
     ("header", "row", "fault"),
     [
         ("a,b,c,,,,", "1,x y,z,,,,", ""), ("400.5,402.5,404.5,moisture", "0.1,0.2,0.3,7", ""),
-        ("How old are you?,Do you like tea?", "34,yes", ""), ("Sales of 2020,,", "shop,size,kind", "looks like a title"),
+        ("How old are you?,Do you like tea?", "34,yes", ""),
+        ("Sales of 2020,,", "shop,size,kind", "looks like a title"),
         ("0.1,0.2,0.3,a", "0.1,0.4,0.3,b", "looks like a row"), ("NA,2.5", "3,4.5", "looks like a row"),
         (",2.5", "3,4.5", "looks like a row"),
     ],
