@@ -17,7 +17,6 @@ from einops import einsum, rearrange
 from torch import Tensor, distributed, nn
 
 from seqkit.errors import DataError, suggest
-from seqkit.finite import check_computed
 from seqkit.interfaces import Embedded, LabeledBatch, LossOutput, Objective, TokenBatch, TokenSpec
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.projection import LinearProjection, Projection
@@ -152,9 +151,8 @@ class Contrastive(Objective):
         return LossOutput(loss, count, _unit(vectors.detach(), present), keys)
 
     def predict(self, model: nn.Module, batch: TokenBatch) -> Tensor:
-        """Vectors [b k d] of length 1, NaN where a part is absent. Raises DataError where the model computes NaN."""
+        """Vectors [b k d] of length 1, NaN where a part is absent."""
         vectors, present, _ = self._encoded(model, batch)
-        check_computed(vectors[present])
         return _unit(vectors, present)
 
     def decode(self, prediction: Tensor) -> list[Any]:

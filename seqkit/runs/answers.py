@@ -87,7 +87,9 @@ def predictions(
     def answer(batch: TokenBatch) -> list[Any]:
         prediction = objective.predict(trained.model, batch)
         prediction = prediction.float() if prediction.is_floating_point() else prediction
-        if not objective.encodes_parts_alone:  # which looks itself: its missing parts are NaN
+        if objective.encodes_parts_alone:  # whose missing parts are NaN
+            check_computed(prediction.nanmean(dim=1))
+        else:
             _check_numbers(prediction, batch)
         decoded = objective.decode(prediction)
         shares: Any = [None] * len(decoded)
@@ -139,6 +141,7 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
     def answer(batch: TokenBatch) -> list[Any]:
         if trained.objective.encodes_parts_alone:
             shared = trained.objective.predict(trained.model, batch).float().nanmean(dim=1)
+            check_computed(shared)
             return [(None, vector) for vector in F.normalize(shared, dim=-1).cpu()]
         hidden = hidden_states(trained.model, batch)
         head = trained.model.head
