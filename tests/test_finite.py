@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seqkit.errors import DataError
-from seqkit.finite import check_computed, flaw, flawed_weight
+from seqkit.interfaces.finite import check_computed, flaw, flawed_weight
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from seqkit.errors import DataError, UsageError, one_line
-from seqkit.finite import check_computed
 from seqkit.interfaces import Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces.finite import check_computed
 from seqkit.model import Model
 from seqkit.nn.pooling import FeaturesHead, SequenceHead
 from seqkit.nn.position.absolute import Learned

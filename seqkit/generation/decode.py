@@ -17,10 +17,10 @@ import torch
 from einops import rearrange, repeat
 from torch import Tensor
 
-from seqkit.finite import check_computed
 from seqkit.generation.decoders import MIN_STEPS, Step, find_decoder
 from seqkit.generation.sampling import PerSequenceRNG, Sampling
 from seqkit.interfaces import IGNORE, Cache, TokenBatch
+from seqkit.interfaces.finite import check_computed
 from seqkit.model import Model
 from seqkit.nn.embedder import Embedder
 
@@ -108,7 +108,9 @@ class Decoding(ABC):
         """
         logits = self.next_logits()
         if logits.device.type == "cpu" or self.new_ids.shape[1] == 0:
-            check_computed(logits.amax(dim=-1))
+            largest = logits.amax(dim=-1)
+            if not largest.isfinite().all():
+                check_computed(largest)
         return logits
 
     def _encoded(self) -> Tensor:

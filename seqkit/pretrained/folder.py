@@ -14,7 +14,7 @@ from einops import EinopsError
 
 from seqkit.errors import DataError, one_line
 from seqkit.files import MAX_JSON_BYTES, read_mapping, read_regular, read_small, write_atomic
-from seqkit.finite import flaw
+from seqkit.interfaces.finite import flaw
 from seqkit.pretrained.config_file import NAME, ConfigFile, own_file, read_json
 from seqkit.pretrained.families import family_of
 from seqkit.pretrained.family import Family, Head, Settings, class_of

@@ -18,8 +18,8 @@ from torch import Tensor
 from seqkit.data.encoding import raised_by
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError, one_line, reason, shortened
-from seqkit.finite import check_computed
 from seqkit.interfaces import Objective, TokenBatch, Tokenizer, Tokens
+from seqkit.interfaces.finite import check_computed
 from seqkit.model import Model
 from seqkit.nn.pooling import FeaturesHead, Pool, SequenceHead, pooled
 from seqkit.objectives.multi_label import MultiLabel

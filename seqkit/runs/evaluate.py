@@ -18,8 +18,8 @@ from torch import Tensor
 from seqkit.config import Config, complete
 from seqkit.data.module import DataModule
 from seqkit.errors import DivergedError, UsageError, one_line
-from seqkit.finite import flaw
 from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenSpec
+from seqkit.interfaces.finite import flaw
 from seqkit.model import Model
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.labels import LabelObjective

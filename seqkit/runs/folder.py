@@ -130,7 +130,7 @@ def plugin_digests(config: Config) -> dict[str, str]:
 
 
 def beside_learned(folder: Path, config: Config) -> dict[str, Any]:
-    """What `state.json` of a run that begins holds beside what was learned from its data."""
+    """Values of `state.json`, when a run begins, beside those learned from its data."""
     made_in = os.path.relpath(Path.cwd(), folder.resolve())
     return {"plugins": plugin_digests(config), MADE_IN: made_in}
 
@@ -154,7 +154,10 @@ def as_seen_from_here(config: Config, folder: Path) -> Config:
         there = folder / made_in / value
         return os.path.normpath(there.resolve()) if there.exists() else value
 
-    return config.changed({"data.source": seen(source)})
+    found = seen(source)
+    if found == source:
+        return config
+    return config.changed({"data.source": found})
 
 
 def changed_plugins(folder: Path, config: Config) -> list[str]:

@@ -21,7 +21,7 @@ from seqkit.config.recipe import check_name
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, DivergedError, StorageError, UsageError
 from seqkit.files import read_mapping, write_atomic, write_json
-from seqkit.finite import flawed_weight
+from seqkit.interfaces.finite import flawed_weight
 from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
 from seqkit.runs.calibration import calibrate

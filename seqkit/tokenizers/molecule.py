@@ -37,7 +37,7 @@ _HYBRID_PLACES = {2: 0, 3: 1, 4: 2}
 _BOND_TYPES = {1: 0, 2: 1, 3: 2, 12: 3}
 _STEREO_PLACES = {2: 2, 3: 3}
 _OPPOSITE_TO_FIRST = {1: 2, 2: 1, 3: 3}
-"""Of a square-planar atom, the place of the ligand opposite to the first, by the number of @SP in SMILES."""
+"""Place of the ligand opposite to the first of a square-planar atom, by the number of @SP in SMILES."""
 MAX_CIP_STEPS = 1_000_000
 LOST_STEREO = "stereo of allenes, and of centres with five neighbours or more, is lost: isomers are the same tokens"
 _ALLENE = re.compile(r"=\[\d*C@+\]=|\[\d*C@+\]\(=[^=]*\)=")

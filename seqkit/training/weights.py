@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seqkit.errors import DataError, one_line
 from seqkit.files import read_small, write_atomic
-from seqkit.finite import flawed_weight
+from seqkit.interfaces.finite import flawed_weight
 
 MAX_HEADER_BYTES = 2**26
 """Bytes of a safetensors file beside its numbers."""

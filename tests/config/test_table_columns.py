@@ -147,8 +147,8 @@ def test_a_metric_of_another_objective_is_refused_with_the_objectives_that_have_
 @pytest.mark.parametrize(
     ("head", "row", "keys", "read"),
     [
-        ("source,target", "{i} a,number {i}", {}, ("source", "target")),
-        ("target,source", "number {i},{i} a", {}, ("source", "target")),
+        ("source,target", "{i} a {i},number {i}", {}, ("source", "target")),
+        ("target,source", "number {i},{i} a {i}", {}, ("source", "target")),
         ("one,other,third", "{i},number {i},{c}", {"data.input": "one", "data.target": "third"}, ("one", "third")),
     ],
 )  # fmt: skip

@@ -70,7 +70,8 @@ def test_an_unfinished_table_goes_on_and_stays_the_same(run_of, tmp_path):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     for _ in range(2):
         assert train_or_resume(config_of(given), tmp_path).state == "finished"
-        assert (tmp_path / STATE).read_bytes() == (folder / STATE).read_bytes()
+        state, whole = (read_mapping(place / STATE) for place in (tmp_path, folder))
+        assert state | {"made_in": ""} == whole | {"made_in": ""}
 
 
 @pytest.mark.parametrize("lost", [(), ("config.yaml",), ("config.yaml", "state.json")])

@@ -17,7 +17,7 @@ from seqkit.errors import DataError
 from seqkit.files import check_regular
 
 OF_DATASETS = ("dataset_dict.json", "dataset_info.json", "state.json")
-"""What `save_to_disk` of Hugging Face's `datasets` writes beside its Arrow files."""
+"""Files that `save_to_disk` of Hugging Face's `datasets` writes beside its Arrow files."""
 
 
 class Tables:

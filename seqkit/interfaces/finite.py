@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def flaw(values: Tensor) -> str:
-    """What is wrong with numbers, "NaN" or "infinity"; empty if all are finite."""
+    """Flaw of numbers, "NaN" or "infinity"; empty if all are finite."""
     if bool(values.isfinite().all()):
         return ""
     return "NaN" if bool(values.isnan().any()) else "infinity"
