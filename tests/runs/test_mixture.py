@@ -295,7 +295,7 @@ def test_the_task_that_is_a_regression_has_intervals_of_its_own(mixed):
     found = {name: {"intervals"} & summary.keys() for name, summary in summaries.items()}
     assert found == {"image": set(), "sound": set(), "graph": {"intervals"}}
     ((known,), graph) = summaries["graph"]["intervals"], load(mixed)["graph"]
-    assert known["num_valid"] == summaries["graph"]["num_valid"]
+    assert known["num_test"] == summaries["graph"]["num_test"]
     (answer,) = predictions(graph, [Input("ethanol", "CCO")])
     assert answer.high - answer.low == pytest.approx(2 * known["half_width"])
 
