@@ -440,9 +440,10 @@ class Attempt:
 
 def _check_batches(valid_loader: Any, num_processes: int) -> None:
     """Raise UsageError if a validation split has a batch for too few processes: Lightning lets none be without one."""
-    for loader in (
-        valid_loader if isinstance(valid_loader, list) else [valid_loader] if valid_loader else []
-    ):
+    loaders = valid_loader
+    if not isinstance(valid_loader, list):
+        loaders = [valid_loader] if valid_loader else []
+    for loader in loaders:
         if (number := len(loader.batch_indices())) < num_processes:
             raise UsageError(
                 f"the validation split has {number} batches, fewer than the {num_processes} devices; "
