@@ -1,4 +1,4 @@
-"""The schema of a table, inferred from its cells; each rule is one sentence.
+"""The schema of a table: roles of its columns, by what is given, their kinds and their names.
 
 A table with more than one usable column is learnt from all its columns; a lone text column takes the text recipe; the
 target is the named column, else one with a well-known name, else the last of numbers or classes.
@@ -7,66 +7,40 @@ target is the named column, else one with a well-known name, else the last of nu
 from __future__ import annotations
 
 import math
-import random
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from datetime import date
-from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
-from seqkit.data.formats import IMAGE, OF_CLASSES
-from seqkit.data.kinds import FILES, IMAGE_NAMES, KINDS, OF_CELLS, TargetKind
+from seqkit.data.kinds import FILES, KINDS, OF_CELLS, TargetKind
 from seqkit.data.tables.cells import (
-    AMBIGUOUS,
-    CODE,
-    COMPACT_DATE,
-    EXPONENT,
-    SOUNDS,
-    content_of,
-    conversation,
-    is_blank,
-    is_missing,
-    is_molecule,
-    is_series,
-    is_word,
     number,
-    numbers_of,
     short,
     truth,
-    years,
 )  # fmt: skip
+from seqkit.data.tables.columns import (
+    OF_IDS,
+    Cells,
+    all_fit,
+    column_of,
+    numbers_rows,
+    words_for_missing,
+)
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import (
     CELLS,
     Column,
     Given,
-    Role,
     Schema,
     no_column,
     option,
     series_of,
 )
-from seqkit.data.walk import exists_as, suffix_of
 from seqkit.errors import DataError
-
-LOOKED_AT = 2_000
-"""Rows, drawn over the whole table, by which the kind of a column is inferred."""
-
-MAX_DIGITS = 15
-"""Digits of whole numbers that a float64 holds; longer ones are codes."""
-
-MAX_WORD = 60
-"""Mean number of characters up to which texts that come again are categories."""
 
 FEW_VALUES = 20
 """Different whole numbers up to which a target that is called as classes are holds classes."""
-
-MIN_ROWS = 10
-"""Rows from which on whole numbers of equal steps are taken for numbers of the rows."""
 
 CLASS_NAMES = ("target", "label", "class", "y", "targets", "labels", "category", "sentiment")
 """Names of targets under which few whole numbers are classes."""
@@ -76,15 +50,6 @@ TARGET_NAMES = (
     "value", "score",
 )  # fmt: skip
 """Names of columns that are the target where none is named, the likeliest first."""
-
-SMILES_NAMES = re.compile(
-    r"smiles|\b(smi|mol|molecule|drug|ligand|compound|structure)\b", re.IGNORECASE
-)
-
-OF_IDS = re.compile(
-    r"(?i:(.*[_ .-])?(id|uuid|guid)|idx|index|row|row ?names?|key|unnamed: \d+)|.*[a-z](Id|ID)"
-)
-"""Names of columns that number rows, or things; where most cells differ, they number the rows and are not used."""
 
 OF_GROUPS = re.compile(
     r"(?i:(.*[_ .-])?(id|patient|subject|person|participant|donor|animal|speaker|author|user|customer|client|member"
@@ -96,37 +61,8 @@ OF_GROUPS = re.compile(
 IDENTIFIES = ("number", "category", "text")
 """Kinds of columns that may number the rows."""
 
-OF_TIME = ("year", "month", "day", "week", "hour", "minute", "time", "date", "t", "step")
-"""Names of columns that count something else than rows."""
-
 OF_YEARS = ("year", "date", "time", "timestamp")
 """Names of columns that say when a row is from."""
-
-DAYS = (
-    "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y",
-    "%d-%m-%Y", "%m-%d-%Y", "%a, %d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d %b %Y",
-    "%d %B %Y",
-)  # fmt: skip
-CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S %z", " %I:%M %p", " %I:%M:%S %p")
-MONTHS = ("%Y-%m", "%m/%Y", "%b-%y", "%b-%Y", "%b %Y", "%B %Y")
-DATE_FORMS = ("", *MONTHS, *(day + clock for day, clock in product(DAYS, CLOCKS)))
-"""How dates may be written; "" is ISO 8601."""
-
-_DATE = re.compile(r"(?=.{6,40}$)(?:[^\d]{0,10}\d+[^\d].*\d.*|[^\W\d]{3,9}[-\s]\d{2,4})")
-"""A text that may be a date: two groups of digits or more, or a month and a year; saves trying all forms on a text."""
-
-_COMPACT = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
-"""A date without marks, such as 20200131."""
-
-_UNIT = re.compile(
-    r"((?:[A-Z]{3}\s|[A-Z]{0,3}[^\w\s.,'()+-]\s?)?)[-+\u2212]?\(?\d(?:[\d.,'\s]*\d)?\)?-?((?!th\b)(?:\s?[^\d\s.,'()+:/-][^\d,:]{0,9})?)"
-)
-"""A number and the unit before or behind it."""
-
-_WHOLE = re.compile(r"(\d{1,18})(\.0*)?")
-
-_GROUPS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
-"""A whole number whose digits points group."""
 
 
 def infer(
@@ -157,299 +93,6 @@ def infer(
     return table.schema(split, group, folder)
 
 
-# ── cells ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class _Cells:
-    """The cells of a column.
-
-    all: how often each stands in the whole table; empty where cells may be lists or files. After `fill`, counts: the
-    same of filled ones; drawn: filled ones of at most `LOOKED_AT` rows, drawn over the whole table; marked: texts in
-    the table with a point or a comma.
-    """
-
-    def __init__(self, cells: Sequence[Any]):
-        self._cells = cells
-        self.first = next((cell for cell in cells if not is_blank(cell)), None)
-        self.all: Counter[Any] = Counter()
-        if not isinstance(self.first, list | dict | bytes):
-            with suppress(TypeError):  # lists are not counted
-                self.all = Counter(cells)
-
-    def fill(self, missing: Sequence[str]) -> None:
-        """Leave out empty cells. missing: words that say so, too."""
-        self.counts = Counter(
-            {cell: count for cell, count in self.all.items() if not is_missing(cell, missing)}
-        )
-        if self.all:
-            self.drawn = _drawn([cell for cell in self._cells if cell in self.counts])
-        else:
-            self.drawn = [cell for cell in _drawn(self._cells) if not is_missing(cell, missing)]
-            if not self.drawn and self.first is not None:
-                self.drawn = [self.first]
-        self.has_gaps = self.counts.total() < len(self._cells)
-        self.marked = [
-            cell for cell in self.counts if isinstance(cell, str) and ("." in cell or "," in cell)
-        ]
-
-    @property
-    def mostly_differ(self) -> bool:
-        """Whether most cells of the table stand there once, as the numbers of its rows do."""
-        return 2 * len(self.counts) > self.counts.total()
-
-
-def _drawn(cells: Sequence[Any]) -> list[Any]:
-    if len(cells) <= LOOKED_AT:
-        return [*cells]
-    return [cells[i] for i in sorted(random.Random(0).sample(range(len(cells)), LOOKED_AT))]  # noqa: S311
-
-
-def _missing(columns: Iterable[_Cells]) -> list[str]:
-    """The words of `AMBIGUOUS` that stand in a column of numbers."""
-    found: dict[str, None] = {}
-    for column in columns:
-        texts = [cell.strip().lower() for cell in column.all if isinstance(cell, str)]
-        words = [word for word in AMBIGUOUS if word in texts]
-        if not words:
-            continue
-        column.fill(AMBIGUOUS)
-        if column.drawn and any(_fit(column.drawn, form) for form in _forms_by(column.drawn)):
-            found |= dict.fromkeys(words)
-    return list(found)
-
-
-def _fit(cells: Iterable[Any], form: str) -> bool:
-    return all(number(cell, form) is not None for cell in cells)
-
-
-# ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _column(name: str, cells: _Cells, given: Given, folder: Path | None) -> Column:
-    """A column, by what is given, else by its name and cells. A form says that it holds dates or numbers."""
-    form = (given.forms or {}).get(name, "")
-    kind = given.kinds.get(name)
-    if kind is None and form:
-        kind = "date" if "%" in form else "number"
-    if kind is None:
-        return _guessed(name, cells, folder)
-    role: Role = "unused" if kind == "unused" else "input"
-    if kind == "date" and not form:
-        forms = _date_forms(_dates_of(cells.drawn), cells.counts)
-        if len(forms) > 1:
-            raise DataError(f"{name}: {_two_forms(name, cells.drawn)}")
-        form = "".join(forms)
-    elif kind == "number" and not form:
-        form = _number_form(cells) or ""
-    return Column(name, kind, role, form, is_given=True)
-
-
-def _guessed(name: str, column: _Cells, folder: Path | None) -> Column:
-    """A column by its name and filled cells; the first rule that holds is taken."""
-
-    def unused(why: str) -> Column:
-        return Column(name, "unused", "unused", why=why)
-
-    cells = column.drawn
-    if not cells:
-        return unused("all its cells are empty")
-    if (content := content_of(cells[0])) is not None:
-        return Column(name, "audio" if content.startswith(SOUNDS) else "image")
-    if all(conversation(cell) is not None for cell in cells[:100]):
-        return Column(name, "text")
-    if any(isinstance(cell, list | dict) for cell in cells):
-        if all(map(is_series, cells)):
-            return Column(name, "series")
-        if any(None in cell for cell in cells if isinstance(cell, list)):
-            return unused("some of its lists hold null; fill these in, or leave the rows out")
-        is_words = all(isinstance(cell, list) and all(map(is_word, cell)) for cell in cells)
-        if is_words:
-            return Column(name, "words")
-        return unused("it holds lists or objects")
-    if isinstance(cells[0], date):
-        return Column(name, "date")
-    texts = [cell for cell in cells if isinstance(cell, str)]
-    is_texts = len(texts) == len(cells)
-    if is_texts and (kind := _kind_of_names(name, texts, folder)) is not None:
-        return Column(name, kind)
-    if re.fullmatch(r"column \d+", name):  # it is called by its place
-        return unused("it has no name")
-    if len(column.counts) == 1 and not column.has_gaps:  # beside gaps, it says which rows have it
-        return unused(f"every cell is {short(cells[0])}")
-    if is_texts and all(numbers_of(text) is not None for text in texts):
-        return Column(name, "series")
-    if (form := _number_form(column)) is not None:
-        if _date_forms(cells) == [COMPACT_DATE]:
-            return Column(name, "date", form=COMPACT_DATE)
-        return Column(name, "number", form=form)
-    forms = _date_forms(cells, column.counts) if is_texts else []
-    if len(forms) == 1:
-        return Column(name, "date", form=forms[0])
-    if forms:
-        return unused(_two_forms(name, texts))
-    if is_texts and (other := _date_of_another_form(texts)) is not None:
-        return unused(
-            f"it holds dates of several forms, {short(texts[0])} and {short(other)}; write all in one"
-        )
-    distinct = len(set(cells))
-    comes_again = distinct <= max(2, len(cells) // 2) and distinct < len(cells)
-    if comes_again and sum(map(len, texts)) <= MAX_WORD * len(cells):
-        return Column(name, "category", why=_odd_cells(cells))
-    if is_texts:
-        return Column(name, "text", why=_odd_cells(cells))
-    other = next(cell for cell in cells if not isinstance(cell, str))
-    return unused(f"it holds {short(other)}, which is no text")
-
-
-def _two_forms(name: str, cells: Sequence[Any]) -> str:
-    return f"{short(cells[0])} may be day/month or month/day; to say which: {option('forms', {name: '%d/%m/%Y'})}"
-
-
-def _odd_cells(cells: Sequence[Any]) -> str:
-    """Says which few cells keep a column from holding numbers or dates; empty: more than a tenth do, or none does."""
-    what = "numbers"
-    odd = [cell for cell in cells if not _fits_number(cell, "") and not _fits_number(cell, ",")]
-    if 10 * len(odd) > len(cells):
-        what = "dates"
-        dates = set(_dates_of(cells))
-        odd = [cell for cell in cells if cell not in dates]
-    if not odd or len(odd) == len(cells):
-        return ""
-    return (
-        f"{what} but for {short(odd[0])} and others like it: {len(odd):,} of {len(cells):,} cells"
-    )
-
-
-def _dates_of(cells: Sequence[Any]) -> list[Any]:
-    """The cells that the commonest form of dates fits; all, or none, where that is fewer than nine tenths."""
-    if _date_forms(cells):
-        return list(cells)
-    some = [cell for cell in cells[:100] if isinstance(cell, str) and _DATE.fullmatch(cell.strip())]
-    fits = Counter(form for cell in some for form in DATE_FORMS if years(cell, form) is not None)
-    if not fits:
-        return []
-    best = max(fits, key=lambda form: fits[form])
-    found = [cell for cell in cells if years(cell, best) is not None]
-    return found if 10 * len(found) >= 9 * len(cells) else []
-
-
-def _fits_number(cell: Any, form: str) -> bool:
-    return is_missing(cell, AMBIGUOUS) or number(cell, form) is not None
-
-
-def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> str | None:
-    """The kind of a column of molecules, or of names of files; None: it is none of these."""
-    first = texts[:100]
-    suffixes = {suffix_of(text) for text in first}
-    for known in (IMAGE, *OF_CLASSES):
-        if suffixes <= set(known.suffixes):
-            return known.kind
-    if folder is not None and 2 * sum(
-        exists_as(folder / text, Path.is_file) for text in first
-    ) > len(first):
-        return "file"
-    if name.lower().strip() in IMAGE_NAMES and all(map(is_word, first)):
-        return "image"  # names without a suffix, which are refused where they are read
-    if SMILES_NAMES.search(name) and 2 * sum(map(is_molecule, texts[:20])) > len(texts[:20]):
-        return "smiles"
-    return None
-
-
-def _numbers_rows(name: str, cells: _Cells) -> bool:
-    """Whether a column numbers the rows: by its name where most cells differ, else by whole numbers of equal steps.
-
-    Such numbers stand in any order, each once, or each twice as in joined files, under no name of a time.
-    """
-    if not cells.mostly_differ and {*cells.counts.values()} != {2}:
-        return False
-    is_id = OF_IDS.fullmatch(name.strip()) is not None
-    wholes = [_whole(cell) for cell in cells.counts]
-    if None in wholes:
-        return is_id and not any(isinstance(cell, float) for cell in cells.drawn)
-    if is_id or cells.counts.total() < MIN_ROWS or name.lower().strip() in OF_TIME:
-        return is_id
-    steps = {b - a for a, b in pairwise(sorted(wholes))}  # type: ignore[type-var, operator]
-    return len(steps) == 1 and len({*cells.counts.values()}) == 1
-
-
-def _whole(cell: Any) -> int | None:
-    """A cell as a whole number, zeros before it or behind a point included; None: it is something else."""
-    if isinstance(cell, str):
-        match = _WHOLE.fullmatch(cell.strip())
-        return match and int(match[1])
-    if isinstance(cell, int | float) and not isinstance(cell, bool) and cell % 1 == 0:
-        return int(cell)
-    return None
-
-
-def _number_form(cells: _Cells) -> str | None:
-    """Empty for numbers, a comma for decimal commas, or with a unit; None: some cells are none, or are codes."""
-    texts = [str(cell).strip() for cell in cells.drawn]
-    is_code = not any("." in text for text in texts) and any(map(EXPONENT.fullmatch, texts))
-    if is_code or any(CODE.fullmatch(text) or _is_long(text) for text in texts):
-        return None
-    forms = [form for form in _forms_by(cells.drawn) if _fit(cells.drawn, form)]
-    if len(forms) < 2:
-        return forms[0] if forms else None
-    points = [cell for cell in cells.marked if "." in cell]
-    num_points = sum(cells.counts[cell] for cell in points)
-    if 2 < num_points < cells.counts.total() and all(_GROUPS.fullmatch(x.strip()) for x in points):
-        return ","  # 1.200 beside 999 has a thousand
-    return next((form for form in forms if _fit(cells.marked, form)), forms[0])
-
-
-def _is_long(text: str) -> bool:
-    return len(text) > MAX_DIGITS and text.isdigit()
-
-
-def _forms_by(cells: Sequence[Any]) -> list[str]:
-    """The forms of numbers that may fit: those of a unit only where it stands in all cells."""
-    forms = ["", ","]
-    match = None
-    if cells and isinstance(cells[0], str):
-        match = _UNIT.fullmatch(cells[0].strip())
-    if match is None or not (match[1] or match[2]):
-        return forms
-    before, after = match.groups()
-    texts = [str(cell).strip() for cell in cells]
-    if all(text.startswith(before) and text.endswith(after) for text in texts):
-        forms += [f"{before}#{after}", f"{before}#,#{after}"]
-    return forms
-
-
-def _date_forms(cells: Sequence[Any], others: Iterable[Any] = ()) -> list[str]:
-    """The forms of `DATE_FORMS` that fit the cells; of forms that read all of them alike, the first.
-
-    others: cells of the whole table, of which one may settle what is the day.
-    """
-    if cells and all(_COMPACT.fullmatch(str(cell)) and years(cell, COMPACT_DATE) for cell in cells):
-        return [COMPACT_DATE]
-    if not cells or not isinstance(cells[0], str) or _DATE.fullmatch(cells[0].strip()) is None:
-        return []
-    found: dict[tuple[float | None, ...], str] = {}
-    for form in DATE_FORMS:
-        if years(cells[0], form) is not None and None not in (
-            read := tuple(years(cell, form) for cell in cells)
-        ):
-            found.setdefault(read, form)
-    forms = list(found.values())
-    if len(forms) > 1:
-        fitting = [form for form in forms if all(years(cell, form) is not None for cell in others)]
-        return fitting or forms
-    return forms
-
-
-def _date_of_another_form(cells: Sequence[str]) -> str | None:
-    """The first cell that no form of the cells before it fits, if every cell is a date; None: there is none."""
-    if _DATE.fullmatch(cells[0].strip()) is None:
-        return None
-    fits = [{form for form in DATE_FORMS if years(cell, form) is not None} for cell in cells]
-    if not all(fits):
-        return None
-    common = set(DATE_FORMS)
-    return next((cell for cell, forms in zip(cells, fits) if not (common := common & forms)), None)
-
-
 # ── roles ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -466,7 +109,7 @@ class _Columns:
         self.given = given
         self.reads = reads
         self.input_flag = input_flag
-        self.cells = {name: _Cells(rows.columns[name]) for name in rows.names}
+        self.cells = {name: Cells(rows.columns[name]) for name in rows.names}
 
     def schema(self, split: str | None, group: str | None, folder: Path | None) -> Schema:
         """The schema of the table."""
@@ -479,16 +122,16 @@ class _Columns:
         self._check(split, group)
         missing = given.missing
         if missing is None:
-            missing = _missing(self.cells.values())
+            missing = words_for_missing(self.cells.values())
         missing = [word.strip().lower() for word in missing]
         for cells in self.cells.values():
             cells.fill(missing)
         self.columns = {
-            name: _column(name, cells, given, folder) for name, cells in self.cells.items()
+            name: column_of(name, cells, given, folder) for name, cells in self.cells.items()
         }
         for name, column in self.columns.items():
             is_open = not column.is_given and name not in given.targets
-            if is_open and column.kind in IDENTIFIES and _numbers_rows(name, self.cells[name]):
+            if is_open and column.kind in IDENTIFIES and numbers_rows(name, self.cells[name]):
                 self._change(name, kind="unused", role="unused", why="it numbers the rows")
         self._settle_decimals()
         for name in self.categories & {*self.columns} - {*given.kinds}:
@@ -553,7 +196,7 @@ class _Columns:
             marked = self.cells[name].marked
             if column.kind != "number" or not marked:
                 continue
-            if column.is_given or column.form == "," or not _fit(marked, ","):
+            if column.is_given or column.form == "," or not all_fit(marked, ","):
                 signs.add(column.form)
             else:
                 unclear.append(name)
