@@ -235,9 +235,13 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+DIGESTED = {"config_sha256": CONFIG, "state_sha256": STATE}
+"""Key in `summary.json` and in checkpoints of a file's SHA-256, and the file."""
+
+
 def digests(folder: Path) -> dict[str, Any]:
     """SHA-256 of a run's configuration and state, by their keys in `summary.json` and in checkpoints."""
-    return {"config_sha256": sha256(folder / CONFIG), "state_sha256": sha256(folder / STATE)}
+    return {key: sha256(folder / file) for key, file in DIGESTED.items()}
 
 
 def check_as_trained(folder: Path, known: Mapping[str, str | None]) -> None:
@@ -245,10 +249,10 @@ def check_as_trained(folder: Path, known: Mapping[str, str | None]) -> None:
 
     This finds damage, not forgery: whoever changes a file can change the summary, too.
     """
-    for file, (key, digest) in zip((CONFIG, STATE), digests(folder).items()):
+    for key, digest in digests(folder).items():
         if known[key] not in (None, digest):
             raise DataError(
-                f"{folder / file} has changed since training: its SHA-256 is not the one in {SUMMARY}"
+                f"{folder / DIGESTED[key]} has changed since training: its SHA-256 is not the one in {SUMMARY}"
             )
 
 

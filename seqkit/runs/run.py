@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -28,6 +28,7 @@ from seqkit.runs.calibration import calibrate
 from seqkit.runs.evaluate import Specialist, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
+    DIGESTED,
     GIVEN,
     STATE,
     as_seen_from_here,
@@ -71,29 +72,39 @@ if TYPE_CHECKING:
 log = logging.getLogger("seqkit")
 
 
+Point = tuple[Checkpoint, dict[str, Any]]
+"""A checkpoint, and the facts that a run is checked against."""
+
+
+class Resumed(NamedTuple):
+    """Where an unfinished run goes on. point: its newest good checkpoint; None: it has none, and begins anew."""
+
+    point: Point | None
+
+
 def run(
     config: Config,
     folder: Path,
     *,
     examine: Callable[[Model, DataModule], object] | None = None,
     specialist: Specialist | None = None,
-    resume: bool = False,
+    resume: Resumed | None = None,
     tables: Tables | None = None,
 ) -> Summary | None:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
     examine: looks at the tested model and its data. specialist: strong baseline, beside the best constant. resume:
-    whether `folder` holds an unfinished run of this configuration, which goes on from its newest good checkpoint or,
-    without one, begins anew. tables: has read the user's table already; None: it has not.
+    where the unfinished run of this configuration in `folder` goes on; None: there is none. tables: has read the user's
+    table already; None: it has not.
     Returns the summary; None on all processes of a distributed run but the first. A run that a signal stops
     writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
     """
     is_first = rank() == 0
     check_name(str(config["recipe"]))  # which logs and paths hold
-    if not resume and is_first:
+    if resume is None and is_first:
         check_new(folder)
-    point = _newest(folder) if resume else None
+    point = None if resume is None else resume.point
     signals = StopSignals()
     with signals.installed(), silence_lightning():
         state_of_run = None if point is None else read_mapping(folder / STATE)
@@ -103,8 +114,8 @@ def run(
             with telling_of_lost_processes(folder):
                 attempt.fit(point)
             return None
-        with opened(folder, lambda: resume or attempt.has_stepped):
-            if resume:
+        with opened(folder, lambda: resume is not None or attempt.has_stepped):
+            if resume is not None:
                 is_as_before = is_unfinished(folder)
             else:
                 is_as_before = not (folder / CONFIG).is_file()
@@ -174,6 +185,7 @@ def resume_run(
             f"{folder} {what.get(state(folder), 'is finished, so there is nothing to resume')}"
         )
     check_no_links(folder)
+    resumed = Resumed(_newest(folder))
     # a mistyped key is answered with the nearest
     config = complete(folder / CONFIG, None, dict(changes), may_mix=True)
     if others := [f"--{key}" for key in changes if key not in MAY_CHANGE]:
@@ -183,14 +195,14 @@ def resume_run(
         )
     # killed between the two, by an earlier version: nothing is lost
     if not (folder / STATE).is_file() and not has_written(folder / FOLDER):
-        return run(config, folder, specialist=specialist, resume=True)
+        return run(config, folder, specialist=specialist, resume=resumed)
     if changed := changed_plugins(folder, config):
         raise DataError(
             f"the plug-in {', '.join(changed)} has changed since {folder} began (its SHA-256 differs); "
             "bring the old one back, or train a new run"
         )
     seen = as_seen_from_here(_as_given(config, folder), folder)
-    return run(seen, folder, specialist=specialist, resume=True)
+    return run(seen, folder, specialist=specialist, resume=resumed)
 
 
 MAY_CHANGE = (
@@ -379,7 +391,9 @@ class Attempt:
             return None
         weights = setup.use_best_weights(self.prepared.model)
         if broken := flawed_weight(self.prepared.model.state_dict()):
-            raise DivergedError(f"{broken} at the end of training; lower the learning rate")
+            raise DivergedError(
+                f"{broken} after step {trainer.global_step}, the last; lower the learning rate"
+            )
         after = {
             "network_share": add_linear_model(self.prepared),
             "temperature": calibrate(self.prepared),
@@ -451,10 +465,11 @@ def _check_batches(valid_loader: Any, num_processes: int) -> None:
             )
 
 
-def _newest(folder: Path) -> tuple[Checkpoint, dict[str, Any]] | None:
+def _newest(folder: Path) -> Point | None:
     """Newest good checkpoint of a run, and the facts that the run is checked against; None: none was ever written.
 
-    Raises UsageError if all are damaged, else as `check_resumable`.
+    Raises UsageError if all are damaged, DataError if configuration or state are not those that it was written beside,
+    else as `check_resumable`.
     """
     from seqkit.training.resume import check_resumable
 
@@ -468,7 +483,13 @@ def _newest(folder: Path) -> tuple[Checkpoint, dict[str, Any]] | None:
             f"{folder} has no good checkpoint to resume from; train again with: seqkit fit {folder / CONFIG}"
         )
     content = read_checkpoint(found.path)
-    check_resumable(content, found, digests(folder))
+    check_resumable(content, found)
+    for key, digest in digests(folder).items():
+        if content["run"][key] != digest:
+            raise DataError(
+                f"{found.path} is of a run with another {DIGESTED[key]} (its SHA-256 differs); bring that file back, "
+                "or train again"
+            )
     return found, content["run"] | {"num_processes": len(content["resume"]["rng"])}
 
 

@@ -257,10 +257,8 @@ class RunFacts(Callback):
         self.seconds_before = float(checkpoint["run"]["seconds"])
 
 
-def check_resumable(
-    content: Content, found: checkpoint_files.Checkpoint, digests: Mapping[str, str]
-) -> None:
-    """Raise DataError if a checkpoint has another format, other digests of files, or another step than its name.
+def check_resumable(content: Content, found: checkpoint_files.Checkpoint) -> None:
+    """Raise DataError if a checkpoint has another format, or another step than its name.
 
     Logs other versions of torch and Lightning.
     """
@@ -268,8 +266,6 @@ def check_resumable(
     what = ""
     if facts.get("format") != FORMAT or KEY not in content:
         what = f"has format {facts.get('format')}, but this version resumes format {FORMAT}"
-    elif other := [name for name, digest in digests.items() if facts.get(name) != digest]:
-        what = f"is of a run with another {other[0].removesuffix('_sha256')} (its SHA-256 differs)"
     elif content["global_step"] != found.step:
         what = f"is of step {found.step} by its name, but of step {content['global_step']} by its content"
     if what:

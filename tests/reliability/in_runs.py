@@ -306,15 +306,12 @@ def _signal(data: Path, number: int, phase: str, twice: bool, folder: Path) -> N
     if summary:
         raise Silent(f"the summary says {summary.get('state')}")
     found = newest_good(run / "checkpoints")
-    if found is None:
-        if phase not in ("first step", "writing a checkpoint") or not (
-            twice or number == signal.SIGKILL
-        ):
-            raise Lost("there is no good checkpoint")
-        then = forked(command("fit", "--resume", str(run)), folder)
-        if then.code != 2 or "train again with" not in then.said:
-            raise Lost(f"resuming says {then.said[-300:]!r}")
-        return
+    # one that was killed before its first checkpoint begins anew
+    may_lack = phase in ("first step", "writing a checkpoint") and (
+        twice or number == signal.SIGKILL
+    )
+    if found is None and not may_lack:
+        raise Lost("there is no good checkpoint")
     resume_to_the_end(run, whole, folder)
 
 
@@ -428,10 +425,8 @@ def _not_finite(data: Path, place: str, value: float, step: int, budget: int, fo
     lines = [line for line in ended.said.splitlines() if "seqkit fit:" in line]
     if ended.code == CRASHED or len(lines) != 1 or "Traceback" in ended.said:
         raise Lost(f"it ended with {ended.code}: {ended.said[-300:]!r}")
-    is_named = "step" in lines[0] and ("batch" in lines[0] or "is not finite" in lines[0])
-    if place == "parameter" and step == LAST:
-        is_named = "is not finite" in lines[0]
-    if not is_named:
+    words = ("batch", "is not finite", "the weight")
+    if "step" not in lines[0] or not any(word in lines[0] for word in words):
         raise Lost(f"the message names no step: {lines[0]}")
 
 

@@ -32,10 +32,7 @@ To repeat the tests (they rewrite this page):
 
 """
 
-AFTER = """\
-Since then, checkpoints got a format number, sharded ones became one file, and links in run folders are refused. Only
-the quick cases of the test suite have run after that, not this table.
-"""
+AFTER = ""
 """Changes since the rows were measured; empty it when they are measured again."""
 
 LIMITS = """\

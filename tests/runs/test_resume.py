@@ -2,6 +2,7 @@
 
 import io
 import logging
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -311,19 +312,32 @@ def test_a_checkpoint_of_another_format_is_refused_before_anything_is_trained_or
 def test_versions_that_did_not_write_a_checkpoint_are_said(caplog):
     facts = {"format": FORMAT, "versions": {"torch": "1.99.7", "pytorch-lightning": pl.__version__}}
     content = {"run": facts, KEY: {}, "global_step": 3}
-    check_resumable(content, Checkpoint(Path("c"), 3), {})
+    check_resumable(content, Checkpoint(Path("c"), 3))
     (line,) = caplog.messages
     assert line.startswith(f"c was written with torch 1.99.7, and {torch.__version__} goes on")
     caplog.clear()
     facts["versions"]["torch"] = str(torch.__version__)
-    check_resumable(content, Checkpoint(Path("c"), 3), {})
+    check_resumable(content, Checkpoint(Path("c"), 3))
     assert not caplog.messages
 
 
 def test_a_checkpoint_of_another_configuration_is_refused(stopped_text):
     """Its weights and moments would train on with settings that are not theirs."""
     said = refusal(*stopped_text, lambda content: content["run"].update(config_sha256="0" * 64))
-    assert "is of a run with another config" in said
+    assert "is of a run with another config.yaml" in said
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [("config.yaml", "weight_decay", "weight_dgcay"), ("state.json", '"', "'")],
+)
+def test_a_file_that_changed_below_a_stopped_run_is_named_before_it_is_read(
+    tmp_path, stopped_text, file, old, new
+):
+    folder = shutil.copytree(stopped_text[0], tmp_path / "run")
+    (folder / file).write_text((folder / file).read_text().replace(old, new, 1))
+    with pytest.raises(DataError, match=f"is of a run with another {file} .*bring that file back"):
+        resume_run(folder, {})
 
 
 OPTIMIZERS = [
