@@ -327,8 +327,8 @@ def test_what_is_given_is_taken_and_not_said():
     assert list(schema.lines()) == []
     said = list(infer(table).lines())
     assert len(said) == 4
-    assert "number: 'size', input; to change: --data.columns '{size: KIND}'" in said[1]
-    assert "number: 'y', target (numbers); to change: --data.target NAME" in said[3]
+    assert "number: 'size', input; to change: --data.columns '{size: category}'" in said[1]
+    assert "number: 'y', target (numbers); to change: --data.target n" in said[3]
 
 
 def test_wide_tables_are_inferred_and_counted():
