@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from argparse import Namespace
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqkit.data.formats import OF_CLASSES, source_for
-from seqkit.data.kinds import KINDS, TARGETS
+from seqkit.data.kinds import KINDS, TARGET_OF_OBJECTIVE, TARGETS
 from seqkit.errors import DataError, UsageError, one_line
 
 if TYPE_CHECKING:
@@ -26,9 +27,6 @@ RECIPES = {
     "FileFolder": (KINDS["file"].recipe, "files of the tokenizer's own"),
 }
 """For a data source of files, its recipe and what the files hold; of a table the columns tell (`seqkit.data.kinds`)."""
-
-FEW_ROWS = 2_000
-"""Rows of texts below which n-grams are learned."""
 
 FORECAST = ["--model.objective={type: Regress, forecast: true}", "--tokenizer.normalize=null"]
 """Keys for several numbers of a series, which are its next values."""
@@ -120,12 +118,16 @@ def _guess(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -
     if schema.targets:
         what += f" and {', '.join(column.name for column in schema.targets)}"
         if schema.target_kind == "numbers" and [column.kind for column in inputs] == ["number"]:
-            what += " (the next values of a series are docs/data/forecast.md)"
+            what += " (to forecast, give rows of past and next values: seqkit fit series/classify --preset forecast)"
         what += " as target"
-    is_own_model = any(key.partition(".")[0] in ("tokenizer", "model") for key, _ in pairs)
     preset = None
-    if recipe == "text/classify" and len(table.rows()) < FEW_ROWS and not is_own_model:
+    is_own_model = any(re.match(r"tokenizer|model(?!\.objective)", key) for key, _ in pairs)
+    if recipe == "text/classify" and not is_own_model:
         preset = "ngrams"
+        plain = f"seqkit fit {recipe} --data {shlex.quote(str(path))}"
+        what += (
+            f" (n-grams ignore the order of words; where it counts, leave the preset out: {plain})"
+        )
     return Guess(recipe, what, keys, preset, table.tables)
 
 
@@ -138,8 +140,11 @@ def _table(path: Any, pairs: Sequence[tuple[str, Any]]) -> Table:
     division: dict[str, Any] = {}
     names_of_columns = [field.name for field in fields(Given)]
     for key, word in pairs:
-        if key == "model.objective" and str(word) == "MultiLabel":
-            columns.setdefault("target_kind", "labels")
+        if key == "model.objective":
+            objective = word.read()
+            if isinstance(objective, dict) and "level" not in objective:
+                objective = objective.get("type")
+            columns.setdefault("target_kind", TARGET_OF_OBJECTIVE.get(str(objective)))
         name = key.removeprefix("data.").removeprefix("source.")
         if not key.startswith("data.") or name not in (*names_of_columns, "split", "group"):
             continue

@@ -16,7 +16,8 @@ class Kind:
     """A kind of the cells of a column, and of the raw examples of a tokenizer.
 
     is_file: cells are names of files relative to the table, or the bytes of files. is_cell: columns of it are one part
-    together, whose tokenizer is `Cells`; every other column is a part. recipe: learns classes, numbers or labels from
+    together, whose tokenizer is `Cells`; every other column is a part. instead: as which kind such cells may be read,
+    too. recipe: learns classes, numbers or labels from
     one column of it; empty: none does. input_names: names of columns that are the input of such a recipe, the likeliest
     first. tokenizers: names of those that read it, besides those of a file format of this kind.
     """
@@ -24,6 +25,7 @@ class Kind:
     name: str
     is_file: bool = False
     is_cell: bool = False
+    instead: str = "unused"
     recipe: str = ""
     input_names: tuple[str, ...] = ()
     tokenizers: tuple[str, ...] = ()
@@ -34,10 +36,10 @@ IMAGE_NAMES = ("image", "images", "img", "picture", "photo")
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("number", is_cell=True),
-        Kind("category", is_cell=True),
-        Kind("date", is_cell=True),
-        Kind("text", recipe="text/classify", input_names=(
+        Kind("number", is_cell=True, instead="category"),
+        Kind("category", is_cell=True, instead="text"),
+        Kind("date", is_cell=True, instead="category"),
+        Kind("text", instead="category", recipe="text/classify", input_names=(
             "text", "input", "sentence", "body", "message", "content", "document", "review", "comment", "question",
             "prompt", "messages", "conversations", "source", "src",
         )),
@@ -96,7 +98,7 @@ TARGETS = {
     for target in (
         Target("classes", ("Classify",), "{type: Classify, pool: mean}", of_rows=()),
         Target("numbers", ("Regress",), "Regress", of_rows=("--model.objective=Regress",)),
-        Target("labels", ("MultiLabel",), "MultiLabel"),
+        Target("labels", ("MultiLabel",), "MultiLabel", of_rows=("--model.objective=MultiLabel",)),
         Target("text", ("Seq2Seq", "CTC"), of_texts="text/translate"),
         Target("tags", of_texts="text/tag"),
         Target("none", ("NextToken", "Contrastive", "Features", "Masked"), of_texts="text/char-lm"),

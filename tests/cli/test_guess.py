@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shlex
 import wave
 from argparse import Namespace
@@ -156,20 +157,25 @@ def test_the_recipe_that_fits_is_said_with_the_whole_command(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("num_rows", "words", "preset"),
-    [(40, [], "ngrams"), (40, ["--model.backbone=GRU"], None), (2_000, [], None)],
-    ids=["few", "few, own model", "many"],
+    ("words", "preset"),
+    [([], "ngrams"), (["--model.objective=Regress"], "ngrams"), (["--model.backbone=GRU"], None)],
 )
-def test_few_texts_get_the_preset_for_few_texts(
-    tmp_path, monkeypatch, capsys, num_rows, words, preset
+def test_texts_get_one_preset_however_many_they_are_and_the_line_says_the_other_way(
+    tmp_path, monkeypatch, capsys, words, preset
 ):
-    lines = [f"it took {i} days,{'ab'[i % 2]}" for i in range(num_rows)]
-    (tmp_path / "own.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    args = Namespace(command="fit", recipe="own.csv", preset=None, overrides=words)
-    take_data_as_recipe(args)
-    assert args.preset == preset
-    assert ("--preset ngrams" in capsys.readouterr().err) == (preset is not None)
+    for num_rows in (40, 1_999, 2_000, 4_000):
+        lines = [f"it took {i} days,{i % 2}" for i in range(num_rows)]
+        (tmp_path / "own.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
+        args = Namespace(command="fit", recipe="own.csv", preset=None, overrides=words)
+        take_data_as_recipe(args)
+        assert args.preset == preset
+        said = capsys.readouterr().err
+        assert ("--preset ngrams" in said) == (preset is not None)
+        if preset:
+            complete(args.recipe, args.preset, args.overrides)
+            _, _, recipe, *rest = re.search(r"preset out: (seqkit fit [^)]*)\)", said)[1].split()
+            assert complete(recipe, None, rest)["model"]["backbone"]["type"] == "TCN"
 
 
 def test_several_numbers_after_a_series_are_a_forecast(tmp_path, monkeypatch):
@@ -182,11 +188,119 @@ def test_several_numbers_after_a_series_are_a_forecast(tmp_path, monkeypatch):
     assert build(complete(args.recipe, "debug", args.overrides)).model["objective"].forecast
 
 
-def test_one_number_against_another_names_the_page_on_forecasts(tmp_path, monkeypatch, capsys):
+def test_one_number_against_another_names_the_command_of_forecasts(tmp_path, monkeypatch, capsys):
     table("year,spots", "{i}.5,{i}.75")(tmp_path / "sun.csv")
+    objects(lambda i: {"past": [i % 7, 1, 2.5], "h1": i / 3, "h2": i / 7})(tmp_path / "w.jsonl")
     monkeypatch.chdir(tmp_path)
     guessed("sun.csv")
-    assert "docs/data/forecast.md" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    command = re.search(r"next values: (seqkit fit [^)]*)\)", said)[1]
+    _, _, recipe, _, preset = command.split()
+    prepare(complete(recipe, preset, ["--data=w.jsonl", "--data.target=[h1, h2]"]))
+
+
+def visits(path):
+    days = [f"{1 + i % 28:02}.01.20{10 + i % 9}" for i in range(38)] + ["17.01.2023", "in May"]
+    ages = [f"{20 + i}" for i in range(39)] + ["approx. 60"]
+    path.write_text("\n".join(["visit,age,clinic,verdict", *(
+        f"{day},{age},{'ab'[i % 2]},{'pqr'[i % 3]}" for i, (day, age) in enumerate(zip(days, ages))
+    )]))  # fmt: skip
+
+
+ADVISED = {
+    **{name: CASES[name][0] for name in (
+        "solubility.csv", "toxic.csv", "reviews.csv", "ratings.csv", "stars.csv", "pairs.tsv", "chat.jsonl",
+        "heights.jsonl", "patients.csv", "sizes.csv", "words.csv", "notes.csv",
+    )},
+    "grades.csv": table("text,grade", TEXT + ",{n}"),
+    "assays.csv": table("mol_id,smiles,ar,er,p53", "M{i},{c},{bit},{rare},{bit}"),
+    "comments.csv": table("text,rude,spam", TEXT + ",{yes},{bit}"),
+    "survival.csv": table("age,alone,adult,survived", "{i}.5,{bit},{rare},{bit}"),
+    "counted.csv": table("nr,site,kind,size,verdict", "{i}0,here,{n},{i}.5,{yes}"),
+    "visits.csv": visits,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ADVISED)
+def test_what_a_line_advises_runs_as_it_is_printed(tmp_path, monkeypatch, caplog, name):
+    """With the file and with the recipe that is printed for it."""
+    ADVISED[name](tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    args = guessed(name)
+    prepare(complete(args.recipe, "debug", args.overrides))
+    advised = {way for line in caplog.messages for way in re.findall(r"to [^:]*: (--[^;)]*)", line)}
+    assert advised or name in (
+        "pairs.tsv",
+        "chat.jsonl",
+        "solubility.csv",
+        "toxic.csv",
+        "heights.jsonl",
+    )
+    assert not re.search(r"\b(KIND|NAME)\b", caplog.text)
+    for way in advised:
+        for door in (args, guessed(name, *shlex.split(way))):
+            words = [*door.overrides, *shlex.split(way)] if door is args else door.overrides
+            prepare(complete(door.recipe, "debug", words))
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "words", "said"),
+    [
+        ("assays.csv", "graph/molecules", CLASSES, "ar, er hold yes and no, too, and are not used"),
+        ("comments.csv", "text/classify", [], "rude hold yes and no, too, and are not used"),
+        (
+            "survival.csv",
+            "multimodal/table",
+            [],
+            "alone, adult hold yes and no, too, and are inputs",
+        ),
+    ],
+)
+def test_columns_of_yes_and_no_beside_such_a_target_are_named(
+    tmp_path, monkeypatch, caplog, name, recipe, words, said
+):
+    ADVISED[name](tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    args = guessed(name)
+    assert args.recipe == recipe
+    assert [part for word in args.overrides[1:] for part in word.split("=", 1)] == words
+    prepare(complete(args.recipe, "debug", args.overrides))
+    assert said in caplog.text
+    assert guessed(name, "--model.objective=MultiLabel").recipe == recipe
+
+
+def test_every_door_says_what_else_the_target_may_be(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    for name, words, said in (
+        ("assays.csv", ["graph/molecules"], "(numbers) (its cells are classes; "),
+        (
+            "assays.csv",
+            ["graph/molecules", "--data.target=ar"],
+            "(numbers) (its cells are classes; ",
+        ),
+        (
+            "grades.csv",
+            ["text/classify"],
+            "(classes) (its cells are numbers); to change: --model.objective Regress",
+        ),
+        (
+            "grades.csv",
+            [],
+            "(numbers); to change: --model.objective '{type: Classify, pool: mean}'",
+        ),
+        ("solubility.csv", ["graph/molecules"], "(numbers)"),
+    ):
+        ADVISED[name](tmp_path / name)
+        caplog.clear()
+        recipe, *rest = words or [None]
+        args = (
+            guessed(name)
+            if recipe is None
+            else Namespace(recipe=recipe, overrides=[f"--data={name}", *rest])
+        )
+        prepare(complete(args.recipe, "debug", args.overrides))
+        assert said in caplog.text
+        assert ("its cells" in caplog.text) == ("its cells" in said), "a control"
 
 
 def test_what_is_said_of_columns_decides_and_is_given_once(tmp_path, monkeypatch, capsys, caplog):
@@ -206,7 +320,7 @@ def test_what_is_said_of_columns_decides_and_is_given_once(tmp_path, monkeypatch
     table = build(complete(args.recipe, "debug", args.overrides)).data["source"]
     assert [type(sample.raw) for sample in table.splits().train[:2]] == [str, str]
     assert (
-        "notes.csv: text: 'note', input; to change: --data.columns '{note: KIND}'"
+        "notes.csv: text: 'note', input; to change: --data.columns '{note: category}'"
         in caplog.messages
     )
     assert (

@@ -177,7 +177,8 @@ def test_parts_follow_from_the_columns_and_get_names_that_are_said_once(table, t
         in caplog.text
     )
     assert (
-        "own.csv: number: 'price', input; to change: --data.columns '{price: KIND}'" in caplog.text
+        "own.csv: number: 'price', input; to change: --data.columns '{price: category}'"
+        in caplog.text
     )
     assert complete(done) == done
     caplog.clear()

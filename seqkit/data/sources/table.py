@@ -25,7 +25,14 @@ from seqkit.data.tables.examples import Examples, UsableRows, read_cells
 from seqkit.data.tables.infer import OF_GROUPS, OF_YEARS, infer
 from seqkit.data.tables.read import Tables, files_of, is_remote
 from seqkit.data.tables.rows import Rows
-from seqkit.data.tables.schema import Column, Given, Schema, check_column, option
+from seqkit.data.tables.schema import (
+    Column,
+    Given,
+    Schema,
+    check_column,
+    objective_option,
+    option,
+)
 from seqkit.errors import DataError
 
 log = logging.getLogger("seqkit")
@@ -466,12 +473,12 @@ class Table(DataSource):
                 f"{table}: {all_alike}, and a classifier needs two classes; name another --data.target"
             )
         if len(train) >= 10 and len(counts) > len(train) / 2:
-            kind = "text"
+            way = "--data.target_kind text"
             if all(number(name) is not None for name in counts):
-                kind = "numbers"
+                way = f"--data.target_kind numbers {objective_option('numbers')}"
             raise DataError(
                 f"{table}: {target} has {len(counts):,} different values in {len(train):,} rows, which are no classes; "
-                f"did you mean --data.target_kind {kind}, or another column (--data.target)?"
+                f"did you mean {way}, or another column (--data.target)?"
             )
         if said := alike(counts):
             self._say(Caution(f"{table}: classes of {target}: {said}"))
@@ -505,7 +512,8 @@ def _mixed_groups(name: str, known: Sequence[Any], asked: Sequence[Any]) -> str:
         {str(cell) for cell in cells if not is_missing(cell)} for cells in (known, asked)
     )
     both = len(trained & tested)
-    if not both or 2 * len(trained | tested) > len(known) + len(asked):
+    num = len(trained | tested)
+    if not both or num == 1 or 2 * num > len(known) + len(asked):
         return ""
     what = f"{both:,} of {len(tested):,} values of {name!r} in test are in training, too"
     return f"{what}; to test on new ones: {option('group', name)}"

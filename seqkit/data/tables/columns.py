@@ -89,6 +89,9 @@ _UNIT = re.compile(
 )
 """A number and the unit before or behind it."""
 
+_MEANT = re.compile(r"[a-df-zA-DF-Z:(]|\d\s*-")
+"""What a number holds only as people write it: a unit, a clock's colon, a minus behind it or parentheses."""
+
 _WHOLE = re.compile(r"(\d{1,18})(\.0*)?")
 
 _GROUPS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
@@ -186,8 +189,8 @@ def column_of(name: str, cells: Cells, given: Given, folder: Path | None) -> Col
 def _guessed(name: str, column: Cells, folder: Path | None) -> Column:
     """A column by its name and filled cells; the first rule that holds is taken."""
 
-    def unused(why: str) -> Column:
-        return Column(name, "unused", "unused", why=why)
+    def unused(why: str, flag: str = "") -> Column:
+        return Column(name, "unused", "unused", "", why, flag)
 
     cells = column.drawn
     if not cells:
@@ -212,15 +215,15 @@ def _guessed(name: str, column: Cells, folder: Path | None) -> Column:
     if is_texts and (kind := _kind_of_names(name, texts, folder)) is not None:
         return Column(name, kind)
     if re.fullmatch(r"column \d+", name):  # it is called by its place
-        return unused("it has no name")
+        return unused("it has no name", option("columns", {name: "category"}))
     if len(column.counts) == 1 and not column.has_gaps:  # beside gaps, it says which rows have it
-        return unused(f"every cell is {short(cells[0])}")
+        return unused(f"every cell is {short(cells[0])}", option("columns", {name: "category"}))
     if is_texts and all(numbers_of(text) is not None for text in texts):
         return Column(name, "series")
     if (form := _number_form(column)) is not None:
         if _date_forms(cells) == [COMPACT_DATE]:
             return Column(name, "date", form=COMPACT_DATE)
-        return Column(name, "number", form=form)
+        return Column(name, "number", form=form, why=_as_read(column, form))
     forms = _date_forms(cells, column.counts) if is_texts else []
     if len(forms) == 1:
         return Column(name, "date", form=forms[0])
@@ -233,9 +236,9 @@ def _guessed(name: str, column: Cells, folder: Path | None) -> Column:
     distinct = len(set(cells))
     comes_again = distinct <= max(2, len(cells) // 2) and distinct < len(cells)
     if comes_again and sum(map(len, texts)) <= MAX_WORD * len(cells):
-        return Column(name, "category", why=_odd_cells(cells))
+        return Column(name, "category", "input", "", *_odd_cells(name, column))
     if is_texts:
-        return Column(name, "text", why=_odd_cells(cells))
+        return Column(name, "text", "input", "", *_odd_cells(name, column))
     other = next(cell for cell in cells if not isinstance(cell, str))
     return unused(f"it holds {short(other)}, which is no text")
 
@@ -244,19 +247,32 @@ def _two_forms(name: str, cells: Sequence[Any]) -> str:
     return f"{short(cells[0])} may be day/month or month/day; to say which: {option('forms', {name: '%d/%m/%Y'})}"
 
 
-def _odd_cells(cells: Sequence[Any]) -> str:
-    """Says which few cells keep a column from holding numbers or dates; empty: more than a tenth do, or none does."""
-    what = "numbers"
-    odd = [cell for cell in cells if not _fits_number(cell, "") and not _fits_number(cell, ",")]
-    if 10 * len(odd) > len(cells):
-        what = "dates"
-        dates = set(_dates_of(cells))
-        odd = [cell for cell in cells if cell not in dates]
-    if not odd or len(odd) == len(cells):
-        return ""
-    return (
-        f"{what} but for {short(odd[0])} and others like it: {len(odd):,} of {len(cells):,} cells"
-    )
+def _as_read(cells: Cells, form: str) -> str:
+    """Says how a number is read that may be no number, such as "3M" or "25:20"; empty: none is written so."""
+    for cell in cells.drawn:
+        if isinstance(cell, str) and _MEANT.search(cell):
+            return f"{short(cell)} is read as {number(cell, form):.15g}"
+    return ""
+
+
+def _odd_cells(name: str, cells: Cells) -> tuple[str, str]:
+    """Says which few cells keep a column from holding numbers or dates, with the flag that leaves their rows out.
+
+    Both are empty where more than a tenth of the cells do, or none does.
+    """
+    dates = [("date", form) for form in _date_forms(_dates_of(cells.drawn), cells.counts)[:1]]
+    for kind, form in [("number", ""), ("number", ","), *dates]:
+        read = {"number": number, "date": years}[kind]
+        odd = [cell for cell in cells.drawn if read(cell, form) is None]
+        odd = [cell for cell in odd if not is_missing(cell, AMBIGUOUS)]
+        if not odd or 10 * len(odd) > len(cells.drawn):
+            continue
+        num = sum(count for cell, count in cells.counts.items() if read(cell, form) is None)
+        others = f"{num:,} of {cells.counts.total():,} cells"
+        why = f"{kind}s but for {short(odd[0])} and others like it: {others}"
+        way = option("forms", {name: form}) if form else option("columns", {name: kind})
+        return why, f"{way} --data.skip_bad {num}"
+    return "", ""
 
 
 def _dates_of(cells: Sequence[Any]) -> list[Any]:
@@ -270,10 +286,6 @@ def _dates_of(cells: Sequence[Any]) -> list[Any]:
     best = max(fits, key=lambda form: fits[form])
     found = [cell for cell in cells if years(cell, best) is not None]
     return found if 10 * len(found) >= 9 * len(cells) else []
-
-
-def _fits_number(cell: Any, form: str) -> bool:
-    return is_missing(cell, AMBIGUOUS) or number(cell, form) is not None
 
 
 def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> str | None:

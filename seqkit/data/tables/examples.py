@@ -25,7 +25,7 @@ from seqkit.data.tables.cells import (
     words_of,
 )
 from seqkit.data.tables.rows import Rows
-from seqkit.data.tables.schema import CELLS, Column, Schema
+from seqkit.data.tables.schema import CELLS, Column, Schema, objective_option
 from seqkit.errors import DataError, attempt, one_line, reason
 
 
@@ -357,7 +357,8 @@ def _number(target: Column, missing: Sequence[str], cell: Any) -> float | None:
         found: float | None = replace(target, kind="number").read(cell, missing)
     except ValueError as error:
         raise ValueError(
-            f"{error}; correct it, or take the row out (words: --data.target_kind classes)"
+            f"{error}; correct it, or take the row out (words: --data.target_kind classes "
+            f"{objective_option('classes')})"
         ) from None
     return found
 

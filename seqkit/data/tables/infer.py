@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.data.kinds import FILES, KINDS, OF_CELLS, TargetKind
+from seqkit.data.notes import listed
 from seqkit.data.tables.cells import (
     number,
     short,
@@ -34,6 +35,7 @@ from seqkit.data.tables.schema import (
     Given,
     Schema,
     no_column,
+    objective_option,
     option,
     series_of,
 )
@@ -60,6 +62,12 @@ OF_GROUPS = re.compile(
 
 IDENTIFIES = ("number", "category", "text")
 """Kinds of columns that may number the rows."""
+
+ONE_COLUMN = "the recipe reads one column"
+"""Why the others are not used."""
+
+OTHER: dict[TargetKind, TargetKind] = {"classes": "numbers", "numbers": "classes"}
+"""What few whole numbers may be, too."""
 
 OF_YEARS = ("year", "date", "time", "timestamp")
 """Names of columns that say when a row is from."""
@@ -129,10 +137,7 @@ class _Columns:
         self.columns = {
             name: column_of(name, cells, given, folder) for name, cells in self.cells.items()
         }
-        for name, column in self.columns.items():
-            is_open = not column.is_given and name not in given.targets
-            if is_open and column.kind in IDENTIFIES and numbers_rows(name, self.cells[name]):
-                self._change(name, kind="unused", role="unused", why="it numbers the rows")
+        self._leave_out_ids()
         self._settle_decimals()
         for name in self.categories & {*self.columns} - {*given.kinds}:
             if self.columns[name].kind == "number":
@@ -147,10 +152,14 @@ class _Columns:
         for name in self._targets():
             column = self.columns[name]
             why = column.why if column.kind == "number" else ""
-            self._change(name, role="target", why=why, is_given=bool(given.targets))
+            self._change(name, role="target", why=why, flag="", is_given=bool(given.targets))
         target_kind = given.target_kind or self._target_kind()
+        self._tell_target(target_kind)
         self._take_input(target_kind)
-        columns = list(self.columns.values())
+        columns = [
+            replace(column, flag=column.flag or self._flag(column, target_kind))
+            for column in self.columns.values()
+        ]
         series = [replace(self.columns[name], kind="number") for name in self.steps]
         if series:
             others = [column for column in columns if column.name not in self.steps]
@@ -163,6 +172,10 @@ class _Columns:
 
     def _change(self, name: str, **changes: Any) -> None:
         self.columns[name] = replace(self.columns[name], **changes)
+
+    def _leave_out(self, column: Column, why: str) -> None:
+        way = option("columns", {column.name: column.kind})
+        self._change(column.name, kind="unused", role="unused", why=why, flag=way)
 
     def _of_role(self, *roles: str) -> list[Column]:
         return [column for column in self.columns.values() if column.role in roles]
@@ -187,6 +200,22 @@ class _Columns:
                 raise DataError(
                     f"{self.name}: {name!r} is input and target; give another column with --data.target"
                 )
+
+    def _leave_out_ids(self) -> None:
+        """Leave out columns that number the rows; equal steps before one measured number alone are its argument."""
+        inputs = self._of_role("input")
+        found = [
+            column.name
+            for column in inputs
+            if not column.is_given
+            and column.name not in self.given.targets
+            and column.kind in IDENTIFIES
+            and numbers_rows(column.name, self.cells[column.name])
+        ]
+        others = [column.kind for column in inputs if column.name not in found]
+        for name in found:
+            if others != ["number"] or OF_IDS.fullmatch(name.strip()):
+                self._leave_out(self.columns[name], "it numbers the rows")
 
     def _settle_decimals(self) -> None:
         """Read 1.234 and 1,234 as the decimals of other columns say; where none does, say how they are read."""
@@ -224,7 +253,7 @@ class _Columns:
         free = [name for name, column in is_open.items() if column.role == "input"]
         targets = []
         if wanted == "labels":
-            targets = [name for name in free if _is_yes_no(self.cells[name].counts)]
+            targets = [name for name in free if self._is_yes_no(self.columns[name])]
         if not targets:
             called = {
                 name.lower().strip(): name
@@ -255,15 +284,15 @@ class _Columns:
         return targets
 
     def _target_kind(self) -> TargetKind:
-        """Kind of targets: words and few whole numbers under a name of classes are classes, numbers measured."""
+        """Kind of the targets, by their cells. Raises DataError where they are no targets, or of several kinds."""
         targets = self._of_role("target")
         if not targets:
             return "none"
         if len(targets) > 1:
+            if all(map(self._is_yes_no, targets)):
+                return "labels"
             if all(column.kind == "number" for column in targets):
                 return "numbers"
-            if all(_is_yes_no(self.cells[column.name].counts) for column in targets):
-                return "labels"
             names = ", ".join(column.name for column in targets)
             raise DataError(
                 f"{self.name}: several targets ({names}) are all numbers or all yes and no; give --data.target"
@@ -277,18 +306,95 @@ class _Columns:
             raise DataError(
                 f"{self.name}: {what}; give another --data.target, or what it holds: --data.target_kind"
             )
-        values = {cell: number(cell, target.form) for cell in cells.counts}
-        few = {x for x in values.values() if x is not None and not math.isnan(x)}
-        is_other = target.kind in ("unused", "date")
-        if target.kind == "number" or (is_other and None not in values.values()):
-            num = sum(cells.counts[cell] for cell, x in values.items() if x in few)
-            is_whole = all(x.is_integer() for x in few) and 2 * len(few) <= num
-            is_called = target.name.lower() in CLASS_NAMES and len(few) <= FEW_VALUES
-            if not is_whole or not (is_called or len(few) == 2):
-                return "numbers"
-        elif target.kind in ("text", "smiles"):
+        return self._kind_as_target(target)
+
+    def _kind_as_target(self, target: Column) -> TargetKind:
+        """Kind of one target: words and few whole numbers under a name of classes are classes, numbers measured."""
+        if target.kind in ("text", "smiles"):
             return "text"
-        return "classes"
+        num = self._num_wholes(target)
+        most = FEW_VALUES if target.name.lower() in CLASS_NAMES else 2
+        if num is None or 2 <= num <= most:
+            return "classes"
+        return "numbers"
+
+    def _num_wholes(self, column: Column) -> int | None:
+        """How many whole numbers come again in a column; 0: most differ, or some have decimals; None: it has words."""
+        counts = self.cells[column.name].counts
+        values = {number(cell, column.form) for cell in counts}
+        if column.kind == "category" or (column.kind != "number" and None in values):
+            return None
+        found = [x for x in values if x is not None and not math.isnan(x)]
+        if all(x.is_integer() for x in found) and 2 * len(found) <= counts.total():
+            return len(found)
+        return 0
+
+    def _is_yes_no(self, column: Column) -> bool:
+        found = {truth(cell) for cell in self.cells[column.name].counts}
+        return {0.0, 1.0} <= found and None not in found
+
+    def _tell_target(self, target_kind: TargetKind) -> None:
+        """Say where cells are of another kind than is learned, and which columns hold yes and no as the target does.
+
+        These are not used beside texts, molecules or files alone: there they are further targets, as assays are.
+        """
+        targets = self._of_role("target")
+        inputs = self._of_role("input")
+        is_open = any(not one.is_given and one.name not in self.steps for one in inputs)
+        is_of_cells = all(one.kind in OF_CELLS for one in targets)
+        if target_kind not in OTHER or not is_open or not is_of_cells:
+            return
+        flag = ""
+        whys = [one.why for one in targets if one.why]
+        own = self._target_kind()
+        if own != target_kind:
+            whys.append(f"its cells are {own}")
+            flag = objective_option(own)
+        peers = []
+        if len(targets) == 1 and self._is_yes_no(targets[0]):
+            free = [one for one in inputs if not one.is_given and one.name not in self.named]
+            peers = [one for one in free if self._is_yes_no(one)]
+        if peers:
+            use = "are inputs"
+            others = {one.kind for one in inputs if one not in peers}
+            if others and (self.reads is not None or not others & {*OF_CELLS}):
+                use = "are not used"
+                for one in peers:
+                    self._leave_out(one, "yes or no, as the target")
+            whys.append(f"{listed([one.name for one in peers], 3)} hold yes and no, too, and {use}")
+            whys.append(f"to learn all, without --data.target: {objective_option('labels')}")
+        for one in targets:
+            self._change(one.name, why="; ".join(whys), flag=flag)
+
+    # ── how to change it ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _flag(self, column: Column, target_kind: TargetKind) -> str:
+        """The option that changes what a column is, which can be taken as it stands; empty: there is none."""
+        name = column.name
+        if column.role == "target":
+            return self._flag_of_target(column, target_kind)
+        if column.role == "unused":
+            return option("input", name) if column.kind == self.reads else ""
+        instead = KINDS[column.kind].instead
+        is_one_word = isinstance(self.cells[name].first, str | float | int)
+        if self.reads == "" or not is_one_word or target_kind not in OTHER:
+            instead = "unused"
+        if instead == "unused" and len(self._of_role("input")) < 2:
+            return ""
+        return option("columns", {name: instead})
+
+    def _flag_of_target(self, target: Column, target_kind: TargetKind) -> str:
+        """The option by which few whole numbers are learned as the other kind, or another column as what it is."""
+        if 2 < (self._num_wholes(target) or 0) <= FEW_VALUES and target_kind in OTHER:
+            return objective_option(OTHER[target_kind])
+        free = [one for one in self._of_role("unused") if one.why == ONE_COLUMN]
+        for column in reversed(free if self.reads else self._of_role("input")):
+            own = column.kind in OF_CELLS and self._kind_as_target(column)
+            if own == target_kind:
+                return option("target", column.name)
+            if own and self.reads is None and target_kind in OTHER:
+                return f"{option('target', column.name)} {objective_option(own)}"
+        return ""
 
     # ── input ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -302,7 +408,7 @@ class _Columns:
             chosen = [self._one_input(inputs)]
         for column in self._of_role("input"):
             if column.name not in chosen:
-                self._change(column.name, role="unused", why="the recipe reads one column")
+                self._change(column.name, role="unused", why=ONE_COLUMN)
         if self.steps:
             return
         for name in chosen:
@@ -379,8 +485,3 @@ class _Columns:
                 f"{self.name}: no column is called as in {given!r} ({', '.join(self.names[:5])})"
             )
         return found
-
-
-def _is_yes_no(cells: Iterable[Any]) -> bool:
-    found = {truth(cell) for cell in cells}
-    return {0.0, 1.0} <= found and None not in found

@@ -51,8 +51,8 @@ class Column:
     """A column of a table.
 
     role: what it is used as. form: of dates, their form as `strptime` takes it ("": ISO 8601); of numbers, "," where
-    the decimals stand behind a comma. why: why it is not used, or what is odd about its cells. is_given: whether the
-    user named its kind.
+    the decimals stand behind a comma. why: why it is not used, or what is odd about its cells. flag: the option that
+    changes it, as it is typed; empty: none does. is_given: whether the user named its kind.
 
     >>> Column("price", "number").read("$1,234.50"), Column("price", "number", form=",").read("1.234,50 €")
     (1234.5, 1234.5)
@@ -63,6 +63,7 @@ class Column:
     role: Role = "input"
     form: str = ""
     why: str = ""
+    flag: str = ""
     is_given: bool = False
 
     def read(self, cell: Any, missing: Iterable[str] = ()) -> Any:
@@ -303,20 +304,17 @@ class Schema:
                 words.append(
                     "with decimal commas" if column.form == "," else f"written {column.form}"
                 )
-            flag = option("columns", {column.name: "KIND"})
+            kind = column.kind
             if column.role == "target":
                 words.append(f"target ({self.target_kind})")
-                flag = "--data.target NAME --data.target_kind KIND"
-            elif column.role != "unused":
-                words.append(column.role)
-            if column.role != "unused":
-                kind = {"unused": "column"}.get(column.kind, column.kind)
-            else:
+                kind = {"unused": "column"}.get(kind, kind)
+            elif column.role == "unused":
                 kind = "not used"
-            why = ""
-            if column.why:
-                why = f" ({column.why})"
-            yield f"{self.name}: {kind}: {', '.join(words)}{why}; to change: {flag}"
+            else:
+                words.append(column.role)
+            why = f" ({column.why})" if column.why else ""
+            change = f"; to change: {column.flag}" if column.flag else ""
+            yield f"{self.name}: {kind}: {', '.join(words)}{why}{change}"
         if (more := len(inferred) - SAID_COLUMNS) > 0:
             yield f"{self.name}: and {more:,} columns more; --print_config shows all"
         for word in self.missing if inferred else ():
@@ -346,6 +344,11 @@ def option(name: str, value: str | Mapping[str, str] | Sequence[str]) -> str:
     elif not isinstance(value, str):
         value = f"[{', '.join(map(_in_yaml, value))}]"
     return f"--data.{name} {shlex.quote(value)}"
+
+
+def objective_option(kind: TargetKind) -> str:
+    """The option by which a recipe learns targets of another kind, to be pasted into a shell."""
+    return f"--model.objective {shlex.quote(TARGETS[kind].objective)}"
 
 
 def _in_yaml(word: str) -> str:

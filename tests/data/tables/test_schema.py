@@ -327,8 +327,8 @@ def test_what_is_given_is_taken_and_not_said():
     assert list(schema.lines()) == []
     said = list(infer(table).lines())
     assert len(said) == 4
-    assert "number: 'size', input; to change: --data.columns '{size: KIND}'" in said[1]
-    assert "number: 'y', target (numbers); to change: --data.target NAME" in said[3]
+    assert "number: 'size', input; to change: --data.columns '{size: category}'" in said[1]
+    assert "number: 'y', target (numbers); to change: --data.target n" in said[3]
 
 
 def test_wide_tables_are_inferred_and_counted():
@@ -603,3 +603,48 @@ def test_a_column_numbers_the_rows_by_its_cells_and_not_by_its_name_alone(what):
 def test_an_id_that_comes_again_is_no_target_by_its_place():
     schema = infer(rows(size=SIZE, tone=LABEL, user_id=lambda i: f"u{i % 5}"))
     assert [column.name for column in schema.targets] == ["tone"]
+
+
+def test_equal_steps_before_one_measured_number_are_its_argument_and_an_id_is_not():
+    steps = infer(rows(dose=lambda i: 15 * i, response=SIZE))
+    assert (kinds(steps), steps.targets[0].name) == ({"dose": "number"}, "response")
+    assert kinds(infer(rows(dose=lambda i: 15 * i, response=SIZE), Given(target="response")))
+    for names in ({"id": lambda i: i, "size": SIZE}, {"nr": lambda i: i, "text": TEXT}):
+        assert infer(rows(**names)).column(next(iter(names))).role == "unused"
+
+
+AS_READ = {
+    "of a match": (lambda i: f"{20 + i % 9}:{30 + i % 7}", "'20:30' is read as 1230"),
+    "sizes": (lambda i: ("3M", "6M", "12M")[i % 3], "'3M' is read as 3000000"),
+    "marks": (lambda i: ("1", "2-", "3")[i % 3], "'2-' is read as -2"),
+    "models": (lambda i: ("320i", "330i")[i % 2], "'320i' is read as 320"),
+    "in parentheses": (lambda i: f"({1 + i % 5})", "'(1)' is read as -1"),
+    "plain": (lambda i: f"{i}.5", ""),
+    "exponents": (lambda i: f"{i}.5e-3", ""),
+    "of a price": (lambda i: f"$1,{200 + i}.50", ""),
+}
+
+
+@pytest.mark.parametrize("what", AS_READ)
+def test_a_number_that_may_be_none_is_said_with_its_value(what):
+    cell, said = AS_READ[what]
+    column = infer(rows(a=cell, size=SIZE, y=LABEL), Given(target="y")).column("a")
+    assert (column.kind, column.why) == ("number", said)
+    assert column.flag == "--data.columns '{a: category}'"
+
+
+def test_rows_of_yes_and_no_alone_are_inputs_and_given_kinds_stay():
+    bits = {f"bit{j}": lambda i, j=j: i >> j & 1 for j in range(4)}
+    schema = infer(rows(**bits, active=lambda i: i % 2))
+    assert len(schema.inputs) == 4
+    assert "bit0, bit1, bit2, … hold yes and no, too, and are inputs" in schema.targets[0].why
+    given = infer(
+        rows(text=TEXT, rude=lambda i: i % 2, spam=LABEL), Given(columns={"rude": "number"})
+    )
+    assert kinds(given) == {"text": "text", "rude": "number"}
+    assert not infer(rows(text=TEXT, length=lambda i: i % 7, y=LABEL)).targets[0].why
+    several = Given(target=["rude", "spam"])
+    assert (
+        infer(rows(text=TEXT, rude=lambda i: i % 2, spam=lambda i: i // 2 % 2), several).target_kind
+        == "labels"
+    )
