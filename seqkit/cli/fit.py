@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from seqkit.cli.options import add_recipe
 from seqkit.config import Config, complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
+from seqkit.registry.plugins import command
 
 if TYPE_CHECKING:
     from seqkit.data.tables.read import Tables
@@ -100,7 +101,7 @@ def _gone_on(args: Namespace, folder: Path, config: Config | None = None) -> int
             summary = train_or_resume(config, folder, specialist, args.tables)
         if summary and not (folder / "report.html").is_file():
             signals.phase = "writing the report"
-            signals.next_step = f"; write it with: seqkit report {folder}"
+            signals.next_step = f"; write it with: {command('report', folder)}"
             write_report(folder)
     return _shown(folder, summary)
 

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from seqkit.errors import UsageError, one_line
+from seqkit.registry.plugins import in_shell
 
 
 def run(args: Namespace) -> int:
@@ -26,11 +27,12 @@ def run(args: Namespace) -> int:
         f"import  {one_line(args.out)}  {summary['num_parameters']:,} parameters, objective {summary['objective']}"
         + (f"; left out: {left_out}" if left_out else "")
     )
-    command = {HEADLESS: "predict --embed", "NextToken": "generate", "Seq2Seq": "generate"}
-    what = command.get(summary["objective"], "predict")
-    print(
-        f"next    seqkit {what} {one_line(args.out)} …; to fine-tune: seqkit fit RECIPE --model.init {args.out}"
-    )
+    writes_text = summary["objective"] in ("NextToken", "Seq2Seq")
+    use = ("generate", args.out, "--prompt", "TEXT") if writes_text else ("predict", args.out, "PATH")
+    if summary["objective"] == HEADLESS:
+        use = ("predict", "--embed", args.out, "PATH")
+    tune = in_shell("fit", "RECIPE", "--model.init", args.out)
+    print(f"next    {in_shell(*use)}; to fine-tune: {tune}")
     return 0
 
 

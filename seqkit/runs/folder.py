@@ -22,6 +22,7 @@ from seqkit.errors import DataError, LogFormatter, UsageError
 from seqkit.files import open_to_append, read_mapping
 from seqkit.registry.builtin import BUILT_IN
 from seqkit.registry.lookup import components
+from seqkit.registry.plugins import command
 from seqkit.runs.launcher import rank
 from seqkit.training.checkpoint_files import sweep
 
@@ -70,11 +71,11 @@ def check_new(folder: Path) -> None:
     """Raise UsageError if a run would overwrite something; for an unfinished run, with the command that resumes it."""
     if is_unfinished(folder):
         raise UsageError(
-            f"{folder} holds an unfinished run; go on with: seqkit fit --resume {folder}"
+            f"{folder} holds an unfinished run; go on with: {command('fit', '--resume', folder)}"
         )
     if folder.exists() and not (folder.is_dir() and set(folder.iterdir()) <= _remains(folder)):
         raise UsageError(
-            f"{folder} exists already, and a run is never overwritten; give another --out"
+            f"{folder} exists already, and a run is never overwritten; give another folder"
         )
 
 

@@ -24,6 +24,7 @@ from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces.finite import flawed_weight
 from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
+from seqkit.registry.plugins import command
 from seqkit.runs.calibration import calibrate
 from seqkit.runs.evaluate import Specialist, evaluate_model, finish
 from seqkit.runs.folder import (
@@ -121,11 +122,11 @@ def run(
                 prepared = attempt.prepared
                 if signals.received is not None:
                     raise signals.interrupted(
-                        f"trained, and not tested; finish it with: seqkit evaluate {folder}"
+                        f"trained, and not tested; finish it with: {command('evaluate', folder)}"
                     )
                 signals.phase = "testing"
                 signals.next_step = (
-                    f"; the run is trained, finish it with: seqkit evaluate {folder}"
+                    f"; the run is trained, finish it with: {command('evaluate', folder)}"
                 )
                 assert summary is not None  # as on every first process
                 if prepared.tasks:
@@ -168,7 +169,7 @@ def resume_run(
     Returns the summary. Raises UsageError if there is nothing to resume, else as `run`.
     """
     if not is_unfinished(folder):
-        untested = f"is trained; test it: seqkit evaluate {folder}"
+        untested = f"is trained; test it: {command('evaluate', folder)}"
         what = {"unfinished": f"is no run: it has no {CONFIG}", "trained": untested}
         raise UsageError(
             f"{folder} {what.get(state(folder), 'is finished, so there is nothing to resume')}"
@@ -433,8 +434,8 @@ class Attempt:
             return write_tasks(self.folder, prepared, facts, own)
         except OSError as error:
             raise StorageError(
-                f"{self.folder} cannot be written ({error.strerror}); make room, then go on with: seqkit fit --resume "
-                f"{self.folder}"
+                f"{self.folder} cannot be written ({error.strerror}); make room, then go on with: "
+                + command("fit", "--resume", self.folder)
             ) from error
 
 
@@ -465,7 +466,7 @@ def _newest(folder: Path) -> tuple[Checkpoint, dict[str, Any]] | None:
                 log.warning("no checkpoint of %s was written to its end, so it begins anew", folder)
             return None
         raise UsageError(
-            f"{folder} has no good checkpoint to resume from; train again with: seqkit fit {folder / CONFIG}"
+            f"{folder} has no good checkpoint to resume from; train again with: {command('fit', folder / CONFIG)}"
         )
     content = read_checkpoint(found.path)
     check_resumable(content, found, digests(folder))
