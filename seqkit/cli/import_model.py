@@ -27,12 +27,14 @@ def run(args: Namespace) -> int:
         f"import  {one_line(args.out)}  {summary['num_parameters']:,} parameters, objective {summary['objective']}"
         + (f"; left out: {left_out}" if left_out else "")
     )
-    writes_text = summary["objective"] in ("NextToken", "Seq2Seq")
-    use = ("generate", args.out, "--prompt", "TEXT") if writes_text else ("predict", args.out, "PATH")
     if summary["objective"] == HEADLESS:
-        use = ("predict", "--embed", args.out, "PATH")
+        use = in_shell("predict", "--embed", args.out, "PATH")
+    elif summary["objective"] in ("NextToken", "Seq2Seq"):
+        use = in_shell("generate", args.out, "--prompt", "TEXT")
+    else:
+        use = in_shell("predict", args.out, "PATH")
     tune = in_shell("fit", "RECIPE", "--model.init", args.out)
-    print(f"next    {in_shell(*use)}; to fine-tune: {tune}")
+    print(f"next    {use}; to fine-tune: {tune}")
     return 0
 
 

@@ -53,7 +53,7 @@ def _run(words: list[str]) -> int:
     plain = [word for word in words if word != TRACEBACK]
     args, overrides = parser().parse_known_args(plain)
     if args.command is None and overrides:
-        parser().error(f"there is no command {overrides[0]!r}")
+        parser().error(f"there is no command {overrides[0]!r}; see seqkit --help")
     if args.command is None:
         parser().print_help()
         return 0

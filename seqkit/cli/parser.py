@@ -83,7 +83,9 @@ class Parser(argparse.ArgumentParser):
         about = re.match(r"argument ([\w-]+)[^:]*: ", message)
         what = about[1] if about else ""
         if found := re.search(r"invalid choice: (.+) \(choose from (.+)\)$", message, re.DOTALL):
-            what = f"there is no command {found[1]}" if what == "COMMAND" else f"{what} is {found[1]}"
+            what = (
+                f"there is no command {found[1]}" if what == "COMMAND" else f"{what} is {found[1]}"
+            )
             known = re.findall(r"[\w-]+", found[2])
             message = f"{what}; {suggest(found[1][1:-1], known)}"
         elif message.endswith("expected one argument"):

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from seqkit.cli.options import add_recipe
 from seqkit.config import complete
 from seqkit.config.record import learning_rates
+from seqkit.registry.plugins import command
 
 OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
 """Schedules that set the learning rate themselves, whatever the optimizer's is, and the key of its highest."""
@@ -24,9 +25,9 @@ def run(args: Namespace) -> int:
     with signals.installed():
         rate = find_learning_rate(prepare(config))
     if rate is None:
-        print(
-            f"no learning rate was found: the loss does not fall; see what is wrong: seqkit doctor {args.recipe}"
-        )
+        preset = ["--preset", args.preset] if args.preset else []
+        doctor = command("doctor", args.recipe, *preset, *args.overrides)
+        print(f"no learning rate was found: the loss does not fall; see what is wrong: {doctor}")
         return 1
     schedule = OWN_RATES.get(str(config["schedule"]["type"]).rpartition(".")[2])
     keys = [f"optimizer.{key}" for key in learning_rates(config["optimizer"])] or ["optimizer.lr"]

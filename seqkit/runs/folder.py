@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.config.record import Config, walk
-from seqkit.errors import DataError, LogFormatter, UsageError
+from seqkit.errors import DataError, LogFormatter, UsageError, one_line
 from seqkit.files import open_to_append, read_mapping
 from seqkit.registry.builtin import BUILT_IN
 from seqkit.registry.lookup import components
@@ -168,6 +168,18 @@ def changed_plugins(folder: Path, config: Config) -> list[str]:
         return []
     return sorted(
         name for name, digest in plugin_digests(config).items() if digest not in known.values()
+    )
+
+
+def missing_plugins(folder: Path) -> str:
+    """Words behind an error: the plug-ins that a run began with, and that this process has not imported."""
+    known = read_mapping(folder / STATE).get("plugins") if (folder / STATE).is_file() else None
+    names = known if isinstance(known, dict) else ()
+    flags = [f"--plugin {one_line(name)}.py" for name in names if name not in sys.modules]
+    return (
+        f"; the run began with components of your own, give them: {' '.join(flags)}"
+        if flags
+        else ""
     )
 
 

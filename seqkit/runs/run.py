@@ -40,6 +40,7 @@ from seqkit.runs.folder import (
     half_done,
     is_unfinished,
     logging_to,
+    missing_plugins,
     opened,
 )
 from seqkit.runs.initial_weights import told
@@ -176,7 +177,10 @@ def resume_run(
         )
     check_no_links(folder)
     # a mistyped key is answered with the nearest
-    config = complete(folder / CONFIG, None, dict(changes), may_mix=True)
+    try:
+        config = complete(folder / CONFIG, None, dict(changes), may_mix=True)
+    except UsageError as error:
+        raise UsageError(f"{error}{missing_plugins(folder)}") from error
     if others := [f"--{key}" for key in changes if key not in MAY_CHANGE]:
         raise UsageError(
             f"{others[0]} would change what a run learns, so it cannot be resumed with it; "
