@@ -28,6 +28,7 @@ AUTO = "auto"
 
 def run(args: Namespace) -> int:
     """Train, test, write the run folder with its report, print the result."""
+    from seqkit.runs.folder import as_seen_from_here
     from seqkit.runs.launcher import rank
 
     if rank() > 0:
@@ -52,6 +53,7 @@ def run(args: Namespace) -> int:
     if args.out is not None and args.resume is None:
         _check_new(args.out)
     config = complete(args.recipe, args.preset, args.overrides, may_mix=True)
+    config = as_seen_from_here(config, Path(args.recipe).parent)  # of a run's config.yaml
     if args.keys:
         for key, value, what, about in explain(config):
             sentences = [f"{text[:1].upper()}{text[1:]}" for text in (f"{what}.", about) if text]

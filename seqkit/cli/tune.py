@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from seqkit.cli.options import add_recipe
 from seqkit.config import complete
 from seqkit.config.record import learning_rates
 from seqkit.registry.plugins import command
+from seqkit.runs.folder import as_seen_from_here
 
 OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
 """Schedules that set the learning rate themselves, whatever the optimizer's is, and the key of its highest."""
@@ -16,6 +18,7 @@ OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
 def run(args: Namespace) -> int:
     """Print the keys that set a good learning rate; 1: none was found."""
     config = complete(args.recipe, args.preset, args.overrides)
+    config = as_seen_from_here(config, Path(args.recipe).parent)  # of a run's config.yaml
     from seqkit.analysis.tune import find_learning_rate
     from seqkit.runs.prepare import prepare
     from seqkit.training.interrupt import StopSignals

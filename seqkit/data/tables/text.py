@@ -105,9 +105,7 @@ class TextReader:
                 rows = chain(below, rows)
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
-                raise DataError(
-                    f"{self.file} has two columns called {twice[0]!r}; rename one, or train with --data.columns"
-                )
+                raise DataError(f"{self.file} has two columns called {twice[0]!r}; rename one")
             if separator == "\t" and quoted:
                 rows = _strict(rows, len(names))
             checked = self._checked(rows, names, separator, has_header=header is None)
