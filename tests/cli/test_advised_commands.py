@@ -7,6 +7,7 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import sys
 
 import pytest
@@ -33,8 +34,8 @@ class OwnWords(Words): ...
 @seqkit.register("callback", "Stops", what="stops after a step", when="tests")
 class Stops(pl.Callback):
     def on_train_batch_start(self, *_):
-        if os.environ.pop("STOPS", None):
-            signal.raise_signal(signal.SIGTERM)
+        if number := os.environ.pop("STOPS", None):
+            signal.raise_signal(int(number))
 """
 
 SHORT = "--trainer.enable_progress_bar false --no-baseline"
@@ -101,13 +102,16 @@ def copy_of(place, name):
     return folder
 
 
-def test_an_unfinished_run_is_resumed_by_the_command_that_its_signal_prints(capsys, monkeypatch):
-    monkeypatch.setenv("STOPS", "1")
-    stopping = f"fit {TEXTS} --trainer.callbacks [Stops] --out 'my runs/stopped'"
-    assert run(stopping) == 128 + 15
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_unfinished_run_is_resumed_by_the_command_that_its_signal_prints(
+    capsys, monkeypatch, number
+):
+    monkeypatch.setenv("STOPS", str(int(number)))
+    stopping = f"fit {TEXTS} --trainer.callbacks [Stops] --out 'my runs/stopped by {number}'"
+    assert run(stopping) == 128 + number
     resume = advised(capsys)
-    assert resume == "fit --resume 'my runs/stopped' --plugin 'my code/own.py'"
-    for again in (f"evaluate 'my runs/stopped' {PLUGIN}", stopping):
+    assert resume == f"fit --resume 'my runs/stopped by {number}' --plugin 'my code/own.py'"
+    for again in (f"evaluate 'my runs/stopped by {number}' {PLUGIN}", stopping):
         assert run(again) == 2
         assert advised(capsys) == resume
     forget(monkeypatch)
@@ -128,7 +132,7 @@ def test_a_run_that_is_trained_is_tested_by_the_command_that_resuming_prints(
 
 
 def test_a_run_without_a_good_checkpoint_is_trained_again(place, capsys, monkeypatch):
-    monkeypatch.setenv("STOPS", "1")
+    monkeypatch.setenv("STOPS", "15")
     run(f"fit {TEXTS} --trainer.callbacks [Stops] --out 'my runs/damaged'")
     for path in (place / "my runs" / "damaged" / "checkpoints").glob("*.ckpt"):
         path.write_bytes(b"damaged")
