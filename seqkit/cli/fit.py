@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from seqkit.cli.options import add_recipe
 from seqkit.config import Config, complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
-from seqkit.registry.plugins import command
+from seqkit.registry.commands import command
 
 if TYPE_CHECKING:
     from seqkit.data.tables.read import Tables

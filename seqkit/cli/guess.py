@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from seqkit.data.formats import OF_CLASSES, source_for
 from seqkit.data.kinds import KINDS, TARGETS
 from seqkit.errors import DataError, UsageError, one_line
-from seqkit.registry.plugins import command, in_shell
+from seqkit.registry.commands import command, in_shell
 
 if TYPE_CHECKING:
     from seqkit.data.sources.table import Table

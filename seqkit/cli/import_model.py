@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from seqkit.errors import UsageError, one_line
-from seqkit.registry.plugins import in_shell
+from seqkit.registry.commands import in_shell
 
 
 def run(args: Namespace) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from seqkit.errors import UsageError, one_line
 from seqkit.registry import components
-from seqkit.registry.plugins import in_shell
+from seqkit.registry.commands import in_shell
 
 TEMPLATES = Path(__file__).parent / "templates"
 

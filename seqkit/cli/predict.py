@@ -17,7 +17,7 @@ from seqkit.cli.options import add_device, add_out, add_run
 from seqkit.cli.out import check_file, written
 from seqkit.errors import UsageError, one_line, printable, shortened
 from seqkit.progress import track
-from seqkit.registry.plugins import command
+from seqkit.registry.commands import command
 
 if TYPE_CHECKING:
     from seqkit.data.inputs import Inputs

@@ -8,7 +8,7 @@ from pathlib import Path
 from seqkit.cli.options import add_recipe
 from seqkit.config import complete
 from seqkit.config.record import learning_rates
-from seqkit.registry.plugins import command
+from seqkit.registry.commands import command
 from seqkit.runs.folder import as_seen_from_here
 
 OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}

@@ -21,8 +21,8 @@ from seqkit.config.record import Config, walk
 from seqkit.errors import DataError, LogFormatter, UsageError, one_line
 from seqkit.files import open_to_append, read_mapping
 from seqkit.registry.builtin import BUILT_IN
+from seqkit.registry.commands import command
 from seqkit.registry.lookup import components
-from seqkit.registry.plugins import command
 from seqkit.runs.launcher import rank
 from seqkit.training.checkpoint_files import sweep
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seqkit.errors import LostProcessError, UsageError
-from seqkit.registry.plugins import command
+from seqkit.registry.commands import command
 
 TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Variable by which torchrun is known, to Lightning as to us."""

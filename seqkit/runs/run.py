@@ -24,7 +24,7 @@ from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces.finite import flawed_weight
 from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
-from seqkit.registry.plugins import command
+from seqkit.registry.commands import command
 from seqkit.runs.calibration import calibrate
 from seqkit.runs.evaluate import Specialist, evaluate_model, finish
 from seqkit.runs.folder import (

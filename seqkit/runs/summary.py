@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping, write_json
-from seqkit.registry.plugins import command
+from seqkit.registry.commands import command
 from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_as_trained
 
 FEW_STEPS = 50

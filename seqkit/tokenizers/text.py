@@ -238,7 +238,7 @@ class Characters(Text):
             at = int((ids == unknown).argmax())
             raise DataError(
                 f"character {text[at]!r} (U+{ord(text[at]):04X}) at index {at} is not in the alphabet of {unknown}; "
-                "remove it, train on text that has it, or train with --tokenizer.unknown unk"
+                "remove it, train on text that has it, or with --tokenizer.unknown unk"
             )
         return ids
 

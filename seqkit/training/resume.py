@@ -24,7 +24,7 @@ from pytorch_lightning.callbacks import Checkpoint, WeightAveraging
 
 from seqkit.data.batching import fold_seed
 from seqkit.errors import DataError, DivergedError
-from seqkit.registry.plugins import command
+from seqkit.registry.commands import command
 from seqkit.training import checkpoint_files
 from seqkit.training.checkpoint_files import RESUME, Content, newest_good
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO

@@ -25,7 +25,7 @@ HOLE = "\0"
 """Stands in a text for what an f-string or `%s` puts there."""
 
 PRINTERS = ("command", "in_shell")
-"""Functions of `seqkit.registry.plugins` whose arguments are the words of a command."""
+"""Functions of `seqkit.registry.commands` whose arguments are the words of a command."""
 
 COMMAND = re.compile(
     r"(?:^|[`(:;,]|\b(?:use|with|try|or|by)\b)\s*seqkit ([a-z]+(?: [^`;,)\n]*)?)", re.MULTILINE
@@ -118,7 +118,7 @@ def faults(text: Text) -> Iterator[str]:
         rest = rest.replace(command, "")
         yield from _faults_of_command(command)
         if HOLE in command and not text.is_quoted and not command.startswith("list "):
-            yield "a command with values is printed by seqkit.registry.plugins, which quotes them"
+            yield "a command with values is printed by seqkit.registry.commands, which quotes them"
     for flag, value in FLAG.findall(rest):
         yield from _faults_of_flag(flag, value, text.verb, may_be_key=True)
         is_trained = text.path.removeprefix("seqkit/").startswith(TRAINED)

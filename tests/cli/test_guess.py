@@ -5,7 +5,6 @@ import json
 import os
 import shlex
 import wave
-from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from PIL import Image
 
 from seqkit.cli.guess import take_data_as_recipe
 from seqkit.cli.main import main
+from seqkit.cli.parser import parser
 from seqkit.config import build, complete
 from seqkit.errors import DataError, UsageError
 from seqkit.runs.prepare import prepare
@@ -113,8 +113,10 @@ CASES = {
 }  # fmt: skip
 
 
-def guessed(path, *words, command="fit"):
-    args = Namespace(command=command, recipe=str(path), preset="debug", overrides=[*words])
+def guessed(path, *words, command="fit", preset="debug"):
+    typed = [command, str(path), *(["--preset", preset] if preset else []), *words]
+    args, args.overrides = parser().parse_known_args(typed)
+    args.words = typed
     take_data_as_recipe(args)
     return args
 
@@ -128,22 +130,11 @@ def test_the_recipe_that_fits_is_said_with_the_whole_command(tmp_path, monkeypat
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     command = shlex.split(said.partition("this runs: ")[2])
-    assert command == [
-        "seqkit",
-        "fit",
-        recipe,
-        "--preset",
-        "debug",
-        "--data",
-        name,
-        *words,
-        "--seed",
-        "3",
-    ]
-    config, typed = (
-        complete(recipe, "debug", args.overrides),
-        complete(recipe, "debug", command[5:]),
-    )
+    given = ["--preset", "debug", "--seed=3"]
+    assert command == ["seqkit", "fit", recipe, "--data", name, *words, *given]
+    again, overrides = parser().parse_known_args(command[1:])
+    config = complete(recipe, "debug", args.overrides)
+    typed = complete(again.recipe, again.preset, overrides)
     assert config["recipe"] == recipe
     assert [config[key] for key in ("tokenizer", "model")] == [
         typed[key] for key in ("tokenizer", "model")
@@ -166,8 +157,7 @@ def test_few_texts_get_the_preset_for_few_texts(
     lines = [f"it took {i} days,{'ab'[i % 2]}" for i in range(num_rows)]
     (tmp_path / "own.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    args = Namespace(command="fit", recipe="own.csv", preset=None, overrides=words)
-    take_data_as_recipe(args)
+    args = guessed("own.csv", *words, preset=None)
     assert args.preset == preset
     assert ("--preset ngrams" in capsys.readouterr().err) == (preset is not None)
 

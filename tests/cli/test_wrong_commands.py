@@ -182,7 +182,8 @@ def test_line_ends_and_byte_order_marks_are_no_fault(name, capsys, caplog):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # uvicorn's socket
-def test_a_port_in_use_is_said(capsys):
+def test_a_port_in_use_is_said(capsys, monkeypatch):
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # else SIGTERM would be the server's
     pytest.importorskip("litserve")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
