@@ -221,7 +221,7 @@ def nan_at(row):
             lambda: Graph(3).encode(
                 SimpleNamespace(x=X, edge_index=EDGES, edge_attr=torch.rand(5, 4))
             ),
-            "add EdgeTokens",
+            "train with EdgeTokens",
         ),
         (lambda: Graph().encode(SimpleNamespace(edge_index=EDGES)), "neither x nor num_nodes"),
     ],
