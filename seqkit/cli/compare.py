@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,8 @@ def run(args: Namespace) -> int:
             f"{folders[is_run.index(False)]} is no run folder; give one recipe, or folders of runs"
         )
     if folders[0].is_file() and not is_recipe(args.what[0]):
-        hint = f"compare takes a recipe (your own data: --data {folders[0]}), or folders of finished runs"
+        data = shlex.quote(args.what[0])
+        hint = f"compare takes a recipe (your own data: --data {data}), or folders of finished runs"
         raise UsageError(f"{folders[0]} is no recipe and no run folder; {hint}")
     # a mistake is said before what imports torch
     complete(args.what[0], args.preset, args.overrides)

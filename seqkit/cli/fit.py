@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from seqkit.cli.options import add_recipe
 from seqkit.config import Config, complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
+from seqkit.registry.commands import command
 
 if TYPE_CHECKING:
     from seqkit.data.tables.read import Tables
@@ -27,6 +28,7 @@ AUTO = "auto"
 
 def run(args: Namespace) -> int:
     """Train, test, write the run folder with its report, print the result."""
+    from seqkit.runs.folder import as_seen_from_here
     from seqkit.runs.launcher import rank
 
     if rank() > 0:
@@ -51,6 +53,7 @@ def run(args: Namespace) -> int:
     if args.out is not None and args.resume is None:
         _check_new(args.out)
     config = complete(args.recipe, args.preset, args.overrides, may_mix=True)
+    config = as_seen_from_here(config, Path(args.recipe).parent)  # of a run's config.yaml
     if args.keys:
         for key, value, what, about in explain(config):
             sentences = [f"{text[:1].upper()}{text[1:]}" for text in (f"{what}.", about) if text]
@@ -100,7 +103,7 @@ def _gone_on(args: Namespace, folder: Path, config: Config | None = None) -> int
             summary = train_or_resume(config, folder, specialist, args.tables)
         if summary and not (folder / "report.html").is_file():
             signals.phase = "writing the report"
-            signals.next_step = f"; write it with: seqkit report {folder}"
+            signals.next_step = f"; write it with: {command('report', folder)}"
             write_report(folder)
     return _shown(folder, summary)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from seqkit.data.formats import OF_CLASSES, source_for
 from seqkit.data.kinds import KINDS, TARGET_OF_OBJECTIVE, TARGETS
 from seqkit.errors import DataError, UsageError, one_line
+from seqkit.registry.commands import command, in_shell
 
 if TYPE_CHECKING:
     from seqkit.data.sources.table import Table
@@ -77,17 +77,19 @@ def take_data_as_recipe(args: Namespace) -> None:
     pairs = list(dotted(args.overrides))
     guess = _guess(path, pairs, reads_files=reads_files(named_tokenizer(pairs)))
     args.tables = guess.tables
+    preset = [] if args.preset or not guess.preset else ["--preset", guess.preset]
     args.preset = args.preset or guess.preset
     given = {key for key, _ in pairs}
     keys = [word for word in guess.keys if word[2:].partition("=")[0] not in given]
     data = f"--data={'./' if is_data_set(args.recipe) else ''}{path}"
+    place = args.words.index(args.recipe)
     args.recipe = guess.recipe
     args.overrides = [data, *keys, *args.overrides]
-    preset = ["--preset", args.preset] if args.preset else []
-    parts = [part for word in args.overrides for part in word.split("=", 1)]
-    command = shlex.join(["seqkit", args.command, guess.recipe, *preset, *parts])
+    parts = [part for word in [data, *keys] for part in word.split("=", 1)]
+    rest = args.words[place + 1 :]
+    runs = in_shell(*args.words[:place], guess.recipe, *preset, *parts, *rest)
     if rank() == 0:
-        print(one_line(f"{path} holds {guess.what}; this runs: {command}"), file=sys.stderr)
+        print(one_line(f"{path} holds {guess.what}; this runs: {runs}"), file=sys.stderr)
 
 
 def _guess(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -> Guess:
@@ -102,8 +104,9 @@ def _guess(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -
         and any(Path(file).parent != path for file in arguments["path"])
     ):
         raise UsageError(
-            f"{path} holds texts in folders, which may be classes; name the recipe: seqkit fit text/classify --data "
-            f"{path} for a class for each folder, seqkit fit text/char-lm --data {path} for a language model"
+            f"{path} holds texts in folders, which may be classes; name the recipe: "
+            f"{command('fit', 'text/classify', '--data', path)} for a class for each folder, "
+            f"{command('fit', 'text/char-lm', '--data', path)} for a language model"
         )
     if source != "Table":
         recipe, what = RECIPES[source]
@@ -124,7 +127,7 @@ def _guess(path: Path, pairs: Sequence[tuple[str, Any]], *, reads_files: bool) -
     is_own_model = any(re.match(r"tokenizer|model(?!\.objective)", key) for key, _ in pairs)
     if recipe == "text/classify" and not is_own_model:
         preset = "ngrams"
-        plain = f"seqkit fit {recipe} --data {shlex.quote(str(path))}"
+        plain = command("fit", recipe, "--data", path)
         what += (
             f" (n-grams ignore the order of words; where it counts, leave the preset out: {plain})"
         )

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from seqkit.errors import UsageError, one_line
+from seqkit.registry.commands import in_shell
 
 
 def run(args: Namespace) -> int:
@@ -26,11 +27,14 @@ def run(args: Namespace) -> int:
         f"import  {one_line(args.out)}  {summary['num_parameters']:,} parameters, objective {summary['objective']}"
         + (f"; left out: {left_out}" if left_out else "")
     )
-    command = {HEADLESS: "predict --embed", "NextToken": "generate", "Seq2Seq": "generate"}
-    what = command.get(summary["objective"], "predict")
-    print(
-        f"next    seqkit {what} {one_line(args.out)} …; to fine-tune: seqkit fit RECIPE --model.init {args.out}"
-    )
+    if summary["objective"] == HEADLESS:
+        use = in_shell("predict", "--embed", args.out, "PATH")
+    elif summary["objective"] in ("NextToken", "Seq2Seq"):
+        use = in_shell("generate", args.out, "--prompt", "TEXT")
+    else:
+        use = in_shell("predict", args.out, "PATH")
+    tune = in_shell("fit", "RECIPE", "--model.init", args.out)
+    print(f"next    {use}; to fine-tune: {tune}")
     return 0
 
 

@@ -9,6 +9,7 @@ from seqkit.cli.options import ONE_INPUT, add_out, add_recipe
 from seqkit.cli.out import check_folder
 from seqkit.config import complete
 from seqkit.errors import one_line
+from seqkit.runs.folder import as_seen_from_here
 
 
 def run(args: Namespace) -> int:
@@ -17,6 +18,7 @@ def run(args: Namespace) -> int:
     inputs = [] if args.input is None else [args.input]
     check_folder(folder, inputs, force=args.force or args.out is None)
     config = complete(args.recipe, args.preset, args.overrides)
+    config = as_seen_from_here(config, Path(args.recipe).parent)  # of a run's config.yaml
     from seqkit.report.inspect import inspect
 
     picture = folder / f"{config['recipe'].replace('/', '-')}.png"

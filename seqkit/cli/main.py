@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 USAGE = 2
 DATA = 3
 """Exit codes of errors that have none of their own: the command is wrong; the data is wrong, or too large."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""System errors of a disk, for which the command is not to blame."""
 
 MAX_MESSAGE = 4000
 """Characters of an error line; a key of a megabyte is not repeated."""
@@ -32,6 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(OSError, ValueError):  # what is still in the buffer goes nowhere
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except SystemExit as left:  # rich leaves so, where its reader has gone
+        if isinstance(left.__context__, BrokenPipeError):
+            return 128 + signal.SIGPIPE
+        raise
 
 
 def _run(words: list[str]) -> int:
@@ -41,10 +50,14 @@ def _run(words: list[str]) -> int:
     from seqkit.cli.parser import TRACEBACK, module_of, parser
     from seqkit.errors import Interrupted, LogFormatter, UsageError, is_out_of_memory, one_line
 
-    args, overrides = parser().parse_known_args([word for word in words if word != TRACEBACK])
+    plain = [word for word in words if word != TRACEBACK]
+    args, overrides = parser().parse_known_args(plain)
+    if args.command is None and overrides:
+        parser().error(f"there is no command {overrides[0]!r}; see seqkit --help")
     if args.command is None:
         parser().print_help()
         return 0
+    args.words = plain
     name = f"seqkit {args.command}"
     if logging.lastResort is not None:  # what prints warnings where nothing else was asked to
         logging.lastResort.setFormatter(LogFormatter())
@@ -81,8 +94,21 @@ def _run(words: list[str]) -> int:
             advice = "there is not enough memory; make model, batch or data smaller: "
         else:
             advice = ""
-        print(f"{name}: {one_line(f'{advice}{error}')[:MAX_MESSAGE]}", file=sys.stderr)
+        said = str(error)
+        if isinstance(error, OSError) and error.filename is not None:
+            said = f"{error.filename}: {error.strerror}; check the path"
+            out = getattr(args, "out", None)
+            if out is not None and _is_for(out, Path(error.filename)):
+                said = f"{out} cannot be written ({error.strerror}); give another place"
+                code_of_error = code_of_error if error.errno in FULL else USAGE
+        print(f"{name}: {one_line(f'{advice}{said}')[:MAX_MESSAGE]}", file=sys.stderr)
         return code_of_error
+
+
+def _is_for(out: Path, path: Path) -> bool:
+    """Whether a file is an output: in it, a folder that it is in, or the temporary file that takes its name."""
+    is_temporary = path.parent == out.parent and path.name.startswith(f".{out.name}.")
+    return is_temporary or out.is_relative_to(path) or path.is_relative_to(out)
 
 
 def _exit_code(error: BaseException) -> int | None:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 from seqkit.errors import UsageError, one_line
 from seqkit.registry import components
+from seqkit.registry.commands import in_shell
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 TRY = {
-    "tokenizer": "fit text/char-lm --plugin {file} --tokenizer {name}",
-    "backbone": "fit image/digits --plugin {file} --model.backbone {name}",
+    "tokenizer": ("text/char-lm", "--tokenizer"),
+    "backbone": ("image/digits", "--model.backbone"),
 }
-"""How a component of each kind is trained."""
+"""A recipe that trains a component of each kind, and the key that names it."""
 
 
 def run(args: Namespace) -> int:
@@ -41,9 +42,10 @@ def run(args: Namespace) -> int:
     for template, path in files.items():
         text = (TEMPLATES / f"{template}.py.txt").read_text(encoding="utf-8")
         path.write_text(text.replace("NAME", name).replace("MODULE", module), encoding="utf-8")
-    file, test = map(one_line, files.values())
-    print(f"wrote {file} and {test}; try\n  seqkit check {file}")
-    print(f"  seqkit {TRY[args.kind].format(file=file, name=name)} --preset debug")
+    file, test = files.values()
+    recipe, key = TRY[args.kind]
+    print(f"wrote {one_line(file)} and {one_line(test)}; try\n  {in_shell('check', file)}")
+    print(f"  {in_shell('fit', recipe, '--plugin', file, key, name, '--preset', 'debug')}")
     return 0
 
 

@@ -36,10 +36,10 @@ def check_file(
         return
     if out.is_dir():
         raise UsageError(f"--out {out} is a folder; give a file")
-    if not (makes_folder or out.absolute().parent.is_dir()):
-        raise UsageError(
-            f"--out {out} is in a folder that does not exist; make {out.absolute().parent}"
-        )
+    parent = out.absolute().parent
+    if not (makes_folder or parent.is_dir()):
+        advice = "give another file" if parent.exists() else f"make {parent}"
+        raise UsageError(f"--out {out} is in no folder; {advice}")
     if not os.path.lexists(out):
         return
     if _is_input(out, inputs):

@@ -80,14 +80,20 @@ class Parser(argparse.ArgumentParser):
             yield word
 
     def error(self, message: str) -> NoReturn:
+        about = re.match(r"argument ([\w-]+)[^:]*: ", message)
+        what = about[1] if about else ""
         if found := re.search(r"invalid choice: (.+) \(choose from (.+)\)$", message, re.DOTALL):
-            option = re.match(r"argument (--[\w-]+)", message)
-            if option:
-                what = f"{option[1]} is {found[1]}"
-            else:
-                what = f"there is no command {found[1]}"
+            what = (
+                f"there is no command {found[1]}" if what == "COMMAND" else f"{what} is {found[1]}"
+            )
             known = re.findall(r"[\w-]+", found[2])
             message = f"{what}; {suggest(found[1][1:-1], known)}"
+        elif message.endswith("expected one argument"):
+            message = f"{what} has no value; write {what} VALUE"
+        elif needed := re.match(r"one of the arguments (.+) is required", message):
+            message = f"it needs {' or '.join(needed[1].split())}; see {self.prog} --help"
+        elif needed := re.match(r"the following arguments are required: (.+)", message):
+            message = f"it needs {needed[1]}; see {self.prog} --help"
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from seqkit.cli.options import add_device, add_out, add_run
 from seqkit.cli.out import check_file, written
 from seqkit.errors import UsageError, one_line, printable, shortened
 from seqkit.progress import track
+from seqkit.registry.commands import command
 
 if TYPE_CHECKING:
     from seqkit.data.inputs import Inputs
@@ -126,7 +126,7 @@ def _check(args: Namespace) -> None:
         if tokenizer.get("type") != "Join":  # of which one example is image=a.png,text=…
             raise UsageError(
                 "--input names the column of a table, and no table is given; give an example itself without --input: "
-                f"seqkit predict {args.run} {shlex.quote(args.input)}"
+                + command("predict", args.run, args.input)
             )
     if args.out is not None and args.format is None and args.out.suffix.lower() not in FORMATS:
         known = ", ".join(suffix for suffix in FORMATS if suffix)
@@ -325,7 +325,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_run(parser)
     add = parser.add_argument
     what = "files, folders, patterns, tables, a text or SMILES; - reads lines of standard input"
-    add("inputs", nargs="*", metavar="PATH", help=what)
+    add("inputs", nargs="*", default=[], metavar="PATH", help=what)
     column = (
         "column of a table (default: as in training, or found by its name); "
         "one example image=a.png,text=… of parts"

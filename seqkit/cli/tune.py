@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from seqkit.cli.options import add_recipe
 from seqkit.config import complete
 from seqkit.config.record import learning_rates
+from seqkit.registry.commands import command
+from seqkit.runs.folder import as_seen_from_here
 
 OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
 """Schedules that set the learning rate themselves, whatever the optimizer's is, and the key of its highest."""
@@ -15,6 +18,7 @@ OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
 def run(args: Namespace) -> int:
     """Print the keys that set a good learning rate; 1: none was found."""
     config = complete(args.recipe, args.preset, args.overrides)
+    config = as_seen_from_here(config, Path(args.recipe).parent)  # of a run's config.yaml
     from seqkit.analysis.tune import find_learning_rate
     from seqkit.runs.prepare import prepare
     from seqkit.training.interrupt import StopSignals
@@ -24,9 +28,9 @@ def run(args: Namespace) -> int:
     with signals.installed():
         rate = find_learning_rate(prepare(config))
     if rate is None:
-        print(
-            f"no learning rate was found: the loss does not fall; see what is wrong: seqkit doctor {args.recipe}"
-        )
+        preset = ["--preset", args.preset] if args.preset else []
+        doctor = command("doctor", args.recipe, *preset, *args.overrides)
+        print(f"no learning rate was found: the loss does not fall; see what is wrong: {doctor}")
         return 1
     schedule = OWN_RATES.get(str(config["schedule"]["type"]).rpartition(".")[2])
     keys = [f"optimizer.{key}" for key in learning_rates(config["optimizer"])] or ["optimizer.lr"]

@@ -100,12 +100,11 @@ def check_jobs(jobs: int) -> None:
 
 
 def check_whole(folder: Path) -> None:
-    """Raise UsageError for a folder that holds something, but no settings of a comparison."""
-    if (
-        folder.is_dir()
-        and not (folder / SETTINGS).exists()
-        and any(one.name != ".lock" for one in folder.iterdir())
-    ):
+    """Raise UsageError for a file, and a folder that holds something, but no settings of a comparison."""
+    is_folder = folder.is_dir()
+    begun = is_folder and (folder / SETTINGS).exists()
+    held = [one for one in folder.iterdir() if one.name != ".lock"] if is_folder else []
+    if (held and not begun) or (folder.exists() and not is_folder):
         raise UsageError(
             f"{folder} holds something else than a whole comparison; give another --out"
         )

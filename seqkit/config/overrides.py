@@ -37,7 +37,9 @@ def dotted(overrides: Mapping[str, Any] | Sequence[str]) -> Iterator[tuple[str, 
             if re.match(r"-[A-Za-z]", word):
                 key, _, value = word[1:].partition("=")
                 check_spelling(key, value or next(iter(words), "VALUE"))
-            raise UsageError(f"{word!r} belongs to no key; write --key value")
+            raise UsageError(
+                f"{word!r} belongs to no key, and one recipe or file is taken; write --key value"
+            )
         key, is_pair, value = word[2:].partition("=")
         if is_pair:
             yield key, Word(value)

@@ -16,9 +16,10 @@ from torch import nn
 
 from seqkit.config import Config, complete
 from seqkit.data.module import DataModule
+from seqkit.errors import UsageError
 from seqkit.interfaces import LabeledBatch, LossOutput, ModelInput, Objective
 from seqkit.model import Model
-from seqkit.runs.folder import as_seen_from_here
+from seqkit.runs.folder import as_seen_from_here, missing_plugins
 from seqkit.runs.prepare import Prepared, prepare
 from seqkit.runs.reopened import ALL, reopened
 from seqkit.runs.trained_model import TrainedModel, load_one
@@ -138,7 +139,10 @@ def recipe_or_run(
     own = folder / "config.yaml"
     if not own.is_file():
         return complete(what, preset, overrides), None
-    config = complete(str(own), preset, overrides)
+    try:
+        config = complete(str(own), preset, overrides)
+    except UsageError as error:
+        raise UsageError(f"{error}{missing_plugins(folder)}") from error
     if preset or overrides:
         return config, None
     return as_seen_from_here(config, folder), folder

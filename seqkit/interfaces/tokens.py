@@ -258,7 +258,7 @@ class Tokens:
             why = "edges" if self.adjacency is not None else "positions on several axes"
             why = "an order that means nothing (a set)" if is_set else why
             raise DataError(
-                f"{len(self):,} tokens with {why} cannot be cut to {n:,}; leave --data.max_tokens out"
+                f"{len(self):,} tokens with {why} cannot be cut to {n:,}; train without --data.max_tokens"
             )
         return self.at(slice(n))
 

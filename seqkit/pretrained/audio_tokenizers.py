@@ -87,8 +87,8 @@ class WhisperMel(AudioTokenizer):
         wave = self.wave(raw, num_samples)
         if len(wave) > num_samples and not self.truncate:
             raise DataError(
-                f"audio is {len(wave) / RATE:.1f} s long, and the model takes {self.seconds} s; cut the clip, or set "
-                "--tokenizer.truncate true to drop what is behind, or a larger --tokenizer.seconds"
+                f"audio is {len(wave) / RATE:.1f} s long, and the model takes {self.seconds} s; cut the clip, or "
+                "train with --tokenizer.truncate true, which drops what is behind, or a larger --tokenizer.seconds"
             )
         frames = _mel_energies(wave[:num_samples], self.num_mels)[:, :-1].clamp(min=1e-10).log10()
         frames = (frames.clamp(min=float(frames.max()) - 8) + 4) / 4

@@ -101,7 +101,7 @@ def _names(source: str, files: Collection[str]) -> list[str]:
     if NAME not in files and RUN in files:
         if missing := [name for name in OF_RUN if name not in files]:
             raise DataError(
-                f"{source} is a run without {missing[0]}; export it again (seqkit export --to safetensors)"
+                f"{source} is a run without {missing[0]}; export it again (seqkit export RUN --to safetensors)"
             )
         return [*OF_RUN, *(name for name in files if name in SETTINGS_OF_RUN)]
     if NAME not in files:

@@ -153,9 +153,8 @@ def cautions(summary: Summary, *, specialist: bool = True) -> list[str]:
         word = "no better" if main.is_worse_than_constant else "not shown to be better"
         both = f"{own} {main.interval}".rstrip() + f" against {main.text(main.baseline)}"
         found.append(
-            f"With this seed, the run is {word} than the best constant prediction ({main.label}: {both}); train longer "
-            "(--trainer.min_steps 1000), change the learning rate (seqkit tune), or look for the cause with seqkit "
-            "doctor."
+            f"With this seed, the run is {word} than the best constant prediction ({main.label}: {both}); "
+            "seqkit doctor looks for the cause (docs/doctor.md)."
         )
     if specialist and main.is_beaten:
         against = f"{main.label}: {own} against {main.text(main.strong)}; {main.verdict}"

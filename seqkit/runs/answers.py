@@ -81,7 +81,7 @@ def predictions(
     widths = half_widths(objective, trained.summary.intervals)
     if probabilities and not probability_names(objective):
         raise UsageError(
-            f"{type(objective).__name__} predicts no classes; leave out --probabilities and --top"
+            f"{type(objective).__name__} predicts no classes; leave out --probabilities"
         )
 
     def answer(batch: TokenBatch) -> list[Any]:

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from seqkit.config.record import Config, walk
-from seqkit.errors import DataError, LogFormatter, UsageError
+from seqkit.errors import DataError, LogFormatter, UsageError, one_line
 from seqkit.files import open_to_append, read_mapping
 from seqkit.registry.builtin import BUILT_IN
+from seqkit.registry.commands import command
 from seqkit.registry.lookup import components
 from seqkit.runs.launcher import rank
 from seqkit.training.checkpoint_files import sweep
@@ -70,11 +71,11 @@ def check_new(folder: Path) -> None:
     """Raise UsageError if a run would overwrite something; for an unfinished run, with the command that resumes it."""
     if is_unfinished(folder):
         raise UsageError(
-            f"{folder} holds an unfinished run; go on with: seqkit fit --resume {folder}"
+            f"{folder} holds an unfinished run; go on with: {command('fit', '--resume', folder)}"
         )
     if folder.exists() and not (folder.is_dir() and set(folder.iterdir()) <= _remains(folder)):
         raise UsageError(
-            f"{folder} exists already, and a run is never overwritten; give another --out"
+            f"{folder} exists already, and a run is never overwritten; give another folder"
         )
 
 
@@ -167,6 +168,18 @@ def changed_plugins(folder: Path, config: Config) -> list[str]:
         return []
     return sorted(
         name for name, digest in plugin_digests(config).items() if digest not in known.values()
+    )
+
+
+def missing_plugins(folder: Path) -> str:
+    """Words behind an error: the plug-ins that a run began with, and that this process has not imported."""
+    known = read_mapping(folder / STATE).get("plugins") if (folder / STATE).is_file() else None
+    names = known if isinstance(known, dict) else ()
+    flags = [f"--plugin {one_line(name)}.py" for name in names if name not in sys.modules]
+    return (
+        f"; the run began with components of your own, give them: {' '.join(flags)}"
+        if flags
+        else ""
     )
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seqkit.errors import LostProcessError, UsageError
+from seqkit.registry.commands import command
 
 TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Variable by which torchrun is known, to Lightning as to us."""
@@ -89,5 +90,5 @@ def telling_of_lost_processes(folder: Path) -> Iterator[None]:
         if not any(words in str(error) for words in LOST):
             raise
         raise LostProcessError(
-            f"another process of this run died; go on with: seqkit fit --resume {folder}"
+            f"another process of this run died; go on with: {command('fit', '--resume', folder)}"
         ) from error

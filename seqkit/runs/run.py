@@ -24,6 +24,7 @@ from seqkit.files import read_mapping, write_atomic, write_json
 from seqkit.interfaces.finite import flawed_weight
 from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
+from seqkit.registry.commands import command
 from seqkit.runs.calibration import calibrate
 from seqkit.runs.evaluate import Specialist, evaluate_model, finish
 from seqkit.runs.folder import (
@@ -40,6 +41,7 @@ from seqkit.runs.folder import (
     half_done,
     is_unfinished,
     logging_to,
+    missing_plugins,
     opened,
 )
 from seqkit.runs.initial_weights import told
@@ -132,11 +134,11 @@ def run(
                 prepared = attempt.prepared
                 if signals.received is not None:
                     raise signals.interrupted(
-                        f"trained, and not tested; finish it with: seqkit evaluate {folder}"
+                        f"trained, and not tested; finish it with: {command('evaluate', folder)}"
                     )
                 signals.phase = "testing"
                 signals.next_step = (
-                    f"; the run is trained, finish it with: seqkit evaluate {folder}"
+                    f"; the run is trained, finish it with: {command('evaluate', folder)}"
                 )
                 assert summary is not None  # as on every first process
                 if prepared.tasks:
@@ -179,7 +181,7 @@ def resume_run(
     Returns the summary. Raises UsageError if there is nothing to resume, else as `run`.
     """
     if not is_unfinished(folder):
-        untested = f"is trained; test it: seqkit evaluate {folder}"
+        untested = f"is trained; test it: {command('evaluate', folder)}"
         what = {"unfinished": f"is no run: it has no {CONFIG}", "trained": untested}
         raise UsageError(
             f"{folder} {what.get(state(folder), 'is finished, so there is nothing to resume')}"
@@ -187,7 +189,10 @@ def resume_run(
     check_no_links(folder)
     resumed = Resumed(_newest(folder))
     # a mistyped key is answered with the nearest
-    config = complete(folder / CONFIG, None, dict(changes), may_mix=True)
+    try:
+        config = complete(folder / CONFIG, None, dict(changes), may_mix=True)
+    except UsageError as error:
+        raise UsageError(f"{error}{missing_plugins(folder)}") from error
     if others := [f"--{key}" for key in changes if key not in MAY_CHANGE]:
         raise UsageError(
             f"{others[0]} would change what a run learns, so it cannot be resumed with it; "
@@ -447,8 +452,8 @@ class Attempt:
             return write_tasks(self.folder, prepared, facts, own)
         except OSError as error:
             raise StorageError(
-                f"{self.folder} cannot be written ({error.strerror}); make room, then go on with: seqkit fit --resume "
-                f"{self.folder}"
+                f"{self.folder} cannot be written ({error.strerror}); make room, then go on with: "
+                + command("fit", "--resume", self.folder)
             ) from error
 
 
@@ -480,7 +485,7 @@ def _newest(folder: Path) -> Point | None:
                 log.warning("no checkpoint of %s was written to its end, so it begins anew", folder)
             return None
         raise UsageError(
-            f"{folder} has no good checkpoint to resume from; train again with: seqkit fit {folder / CONFIG}"
+            f"{folder} has no good checkpoint to resume from; train again with: {command('fit', folder / CONFIG)}"
         )
     content = read_checkpoint(found.path)
     check_resumable(content, found)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping, write_json
+from seqkit.registry.commands import command
 from seqkit.runs.folder import CONFIG, STATE, SUMMARY, check_as_trained
 
 FEW_STEPS = 50
@@ -197,7 +198,8 @@ def check_trained(folder: Path) -> None:
         )
     if not (folder / SUMMARY).exists():
         raise UsageError(
-            f"{folder} did not train to its end: it has no {SUMMARY}; go on with `seqkit fit --resume {folder}`"
+            f"{folder} did not train to its end: it has no {SUMMARY}; go on with: "
+            + command("fit", "--resume", folder)
         )
 
 

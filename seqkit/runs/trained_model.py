@@ -30,6 +30,7 @@ from seqkit.runs.folder import (
     changed_plugins,
     check_as_trained,
     check_no_links,
+    missing_plugins,
 )
 from seqkit.runs.summary import Summary, check_trained, read_summary, task_folders
 from seqkit.training.weights import load_weights
@@ -142,7 +143,7 @@ def load_one(
         load_state(built, state)
         model = build_model(built, built.tokenizer.spec)
     except UsageError as error:
-        raise UsageError(f"{folder / CONFIG}: {error}") from error
+        raise UsageError(f"{folder / CONFIG}: {error}{missing_plugins(folder)}") from error
     if changed := changed_plugins(folder, config):
         log.warning(
             "the plug-in %s has changed since %s was trained: answers may be other ones",

@@ -156,7 +156,7 @@ class LogMel(AudioTokenizer):
         if self.normalize:
             if not bool(wave.any()):
                 raise DataError(
-                    "audio is silent: all samples are 0; drop the clip, or set --tokenizer.normalize false"
+                    "audio is silent: all samples are 0; drop the clip, or train with --tokenizer.normalize false"
                 )
             content = content.clamp(min=float(content.max()) - RANGE_DB * log(10) / 10)
             content = content - content.mean(dim=0)

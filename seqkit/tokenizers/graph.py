@@ -113,7 +113,7 @@ class Graph(Tokenizer):
         self.num_edge_features = max((x.shape[1] for x in vectors if x is not None), default=0)
         if not self._width:
             raise DataError(
-                "the nodes have no features: no content; set --tokenizer.encodings [Degree]"
+                "the nodes have no features: no content; train with --tokenizer.encodings [Degree]"
             )
 
     def state(self) -> dict[str, int]:
@@ -162,11 +162,11 @@ class Graph(Tokenizer):
         data = as_graph_data(raw, directed=self.directed)
         if data.directed and not self.directed:
             raise DataError(
-                "the graph is directed, the tokenizer is not; set --tokenizer.directed true"
+                "the graph is directed, the tokenizer is not; train with --tokenizer.directed true"
             )
         if (highest := _highest(data.edge_types)) >= self.num_edge_types:
             raise DataError(
-                f"an edge has type {highest}; set --tokenizer.num_edge_types {highest + 1}, or correct it"
+                f"an edge has type {highest}; correct it, or train with --tokenizer.num_edge_types {highest + 1}"
             )
         structure = self._structure
         vectors = data.edge_features
@@ -175,11 +175,11 @@ class Graph(Tokenizer):
         given = 0 if vectors is None else vectors.shape[1]
         if given and not structure.has_edge_tokens:
             raise DataError(
-                f"edges carry {given} features; add EdgeTokens to --tokenizer.encodings, or drop them"
+                f"edges carry {given} features; drop them, or train with EdgeTokens in --tokenizer.encodings"
             )
         if given != self.num_edge_features:
             raise DataError(
-                f"edges carry {given} features; set --tokenizer.num_edge_features {given}"
+                f"edges carry {given} features; train with --tokenizer.num_edge_features {given}"
             )
         return structure.encode(
             self._features(data.nodes),
@@ -219,12 +219,14 @@ class Graph(Tokenizer):
             highest = int(nodes.max())
             if highest >= self.num_categories:
                 raise DataError(
-                    f"a node has category {highest}; set --tokenizer.num_categories {highest + 1}"
+                    f"a node has category {highest}; train with --tokenizer.num_categories {highest + 1}"
                 )
             return (rearrange(nodes, "n -> n 1") == torch.arange(self.num_categories)).float()
         if nodes.shape[1] != self.num_features or self.num_categories:
-            sizes = f"--tokenizer.num_features {nodes.shape[1]} --tokenizer.num_categories 0"
-            raise DataError(f"nodes carry {nodes.shape[1]} features; set {sizes}")
+            n = nodes.shape[1]
+            raise DataError(
+                f"nodes carry {n} features; train with --tokenizer.num_features {n} --tokenizer.num_categories 0"
+            )
         return nodes.float()
 
 

@@ -167,7 +167,7 @@ class Patches(Tokenizer):
         if c != self.channels and (c, self.channels) != (1, 3):
             raise DataError(
                 f"image {list(image.shape)} has {c} channels, but the tokenizer takes {self.channels}; convert the "
-                f"image, or give --tokenizer.channels {c}"
+                f"image, or train with --tokenizer.channels {c}"
             )
         if 0 in image.shape:
             raise DataError(f"image is {list(image.shape)} [c H W]; it has no pixels")
@@ -188,7 +188,8 @@ class Patches(Tokenizer):
         k = self.num_prefix_tokens
         if h * w > MAX_PATCHES:
             raise DataError(
-                f"image has {h * w:,} patches of {p}x{q}, and {MAX_PATCHES:,} are the most; give --tokenizer.resize"
+                f"image has {h * w:,} patches of {p}x{q}, and {MAX_PATCHES:,} are the most; train with "
+                "--tokenizer.resize"
             )
         scaled = (image - _channels(self.mean)) / _channels(self.std)
         above, left = self.margins
@@ -205,7 +206,7 @@ class Patches(Tokenizer):
         """The tokens, unchanged. Raises DataError if they are more than n: some patches alone are no image."""
         if len(tokens) > n:
             raise DataError(
-                f"an image of {len(tokens):,} tokens cannot be cut to {n:,}; leave --data.max_tokens out"
+                f"an image of {len(tokens):,} tokens cannot be cut to {n:,}; train without --data.max_tokens"
             )
         return tokens
 

@@ -238,7 +238,7 @@ class Characters(Text):
             at = int((ids == unknown).argmax())
             raise DataError(
                 f"character {text[at]!r} (U+{ord(text[at]):04X}) at index {at} is not in the alphabet of {unknown}; "
-                "fit on text that has it, remove it, or give --tokenizer.unknown unk"
+                "remove it, train on text that has it, or with --tokenizer.unknown unk"
             )
         return ids
 

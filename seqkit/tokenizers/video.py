@@ -129,7 +129,7 @@ class Tubelets(Tokenizer):
         n = (raw.shape[2] // p) * (raw.shape[3] // q)
         if s * n > MAX_PATCHES:
             raise DataError(
-                f"clip has {s * n:,} tubelets of {d}x{p}x{q}, and {MAX_PATCHES:,} are the most; give "
+                f"clip has {s * n:,} tubelets of {d}x{p}x{q}, and {MAX_PATCHES:,} are the most; train with "
                 "--tokenizer.resize, or fewer --tokenizer.frames"
             )
         flat = Patches(self.patch, channels=self.channels, mean=self.mean, std=self.std)

@@ -24,6 +24,7 @@ from pytorch_lightning.callbacks import Checkpoint, WeightAveraging
 
 from seqkit.data.batching import fold_seed
 from seqkit.errors import DataError, DivergedError
+from seqkit.registry.commands import command
 from seqkit.training import checkpoint_files
 from seqkit.training.checkpoint_files import RESUME, Content, newest_good
 from seqkit.training.checkpoint_io import VerifiedCheckpointIO
@@ -195,7 +196,7 @@ class ResumePoints(Checkpoint):
             raise SystemExit(0)  # the first process reports why
         if signals.received is None:  # another process was asked to stop
             signals.received = signal.SIGTERM
-        then = f"go on with: seqkit fit --resume {self.folder.parent}"
+        then = f"go on with: {command('fit', '--resume', self.folder.parent)}"
         if failure := trainer.strategy.checkpoint_io.failure:
             then = f"no checkpoint could be written: {failure}"
         num_steps = trainer.lightning_module.num_steps

@@ -14,6 +14,7 @@ from PIL import Image
 
 from seqkit.cli.guess import take_data_as_recipe
 from seqkit.cli.main import main
+from seqkit.cli.parser import parser
 from seqkit.config import build, complete
 from seqkit.errors import DataError, UsageError
 from seqkit.runs.prepare import prepare
@@ -114,8 +115,10 @@ CASES = {
 }  # fmt: skip
 
 
-def guessed(path, *words, command="fit"):
-    args = Namespace(command=command, recipe=str(path), preset="debug", overrides=[*words])
+def guessed(path, *words, command="fit", preset="debug"):
+    typed = [command, str(path), *(["--preset", preset] if preset else []), *words]
+    args, args.overrides = parser().parse_known_args(typed)
+    args.words = typed
     take_data_as_recipe(args)
     return args
 
@@ -129,22 +132,11 @@ def test_the_recipe_that_fits_is_said_with_the_whole_command(tmp_path, monkeypat
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     command = shlex.split(said.partition("this runs: ")[2])
-    assert command == [
-        "seqkit",
-        "fit",
-        recipe,
-        "--preset",
-        "debug",
-        "--data",
-        name,
-        *words,
-        "--seed",
-        "3",
-    ]
-    config, typed = (
-        complete(recipe, "debug", args.overrides),
-        complete(recipe, "debug", command[5:]),
-    )
+    given = ["--preset", "debug", "--seed=3"]
+    assert command == ["seqkit", "fit", recipe, "--data", name, *words, *given]
+    again, overrides = parser().parse_known_args(command[1:])
+    config = complete(recipe, "debug", args.overrides)
+    typed = complete(again.recipe, again.preset, overrides)
     assert config["recipe"] == recipe
     assert [config[key] for key in ("tokenizer", "model")] == [
         typed[key] for key in ("tokenizer", "model")
@@ -167,8 +159,7 @@ def test_texts_get_one_preset_however_many_they_are_and_the_line_says_the_other_
     for num_rows in (40, 1_999, 2_000, 4_000):
         lines = [f"it took {i} days,{i % 2}" for i in range(num_rows)]
         (tmp_path / "own.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
-        args = Namespace(command="fit", recipe="own.csv", preset=None, overrides=words)
-        take_data_as_recipe(args)
+        args = guessed("own.csv", *words, preset=None)
         assert args.preset == preset
         said = capsys.readouterr().err
         assert ("--preset ngrams" in said) == (preset is not None)
@@ -315,7 +306,7 @@ def test_what_is_said_of_columns_decides_and_is_given_once(tmp_path, monkeypatch
     ]
     args = guessed("notes.csv", *given)
     assert args.recipe == "text/classify"
-    assert shlex.join(given).replace("=", " ") in capsys.readouterr().err
+    assert shlex.join(given) in capsys.readouterr().err
     assert not caplog.records, "the recipe says the columns when it reads them"
     table = build(complete(args.recipe, "debug", args.overrides)).data["source"]
     assert [type(sample.raw) for sample in table.splits().train[:2]] == [str, str]
@@ -383,10 +374,7 @@ def test_a_folder_that_is_called_as_a_data_set_is_read(tmp_path, monkeypatch):
     """`--data digits` alone would train on scikit-learn's digits, without a word."""
     monkeypatch.chdir(tmp_path)
     photos(tmp_path / "digits")
-    args = Namespace(
-        command="fit", recipe="digits", preset=None, overrides=[], out=None, resume=None
-    )
-    take_data_as_recipe(args)
+    args = guessed("digits", preset=None)
     assert "--data=./digits" in args.overrides
     source = complete(args.recipe, "debug", args.overrides)["data"]["source"]
     assert (source["type"], source["path"]) == ("ImageFolder", "digits")

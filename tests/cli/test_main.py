@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -35,46 +34,6 @@ def test_a_plug_in_that_does_not_run_is_said_in_one_line(tmp_path, capsys, name,
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-WRONG = {
-    "fit text/charlm": "did you mean text/char-lm",
-    "fit text/char-lm --preset debgu": "did you mean debug",
-    "fit text/char-lm --model.bakbone LSTM": "did you mean model.backbone",
-    "predict nosuch x": "nosuch is no run",
-    "generate nosuch --tokens 0": "nosuch is no run",
-    "report nosuch": "nosuch is no run",
-    "compare pyproject.toml": "compare takes a recipe (your own data: --data pyproject.toml), or folders",
-    "list nosuch": "'nosuch'",
-    "evaluate nosuch --foo": "--foo",
-    "fit text/char-lm --plugin seqkit": "seqkit is a folder",
-    "fit recipes": "recipes is a folder",
-    "inspect image/digits --out pyproject.toml": "pyproject.toml names a file",
-    "fit image/digits -lr 0.1": "--optimizer.lr 0.1",
-    "fit -lr 0.1 image/digits": "--optimizer.lr 0.1",
-    "fit image/digits --gpu": "--trainer.accelerator gpu",
-    "fit --resume=": "--resume",
-    "fit image/digits --resume ''": "--resume",
-    "fit --resume nosuch --print_config": "--print_config",
-    "inspect image/digits --lr 1": "--optimizer.lr 1",
-    "fit --seed 2 text/charlm": "did you mean text/char-lm",
-    "fit ms/nofile.csv": "no file ms/nofile.csv",
-    "fit nofile.JSONL.gz": "no file nofile.JSONL.gz",
-    "fit text/chr-lm": "no recipe called 'text/chr-lm'",
-    "fit text/char-lm --plugin nosuch.py": "nosuch.py is no file",
-    "list gpt3": "did you mean gpt2",
-    "list gpt2 --seed 2": "takes no keys",
-    "list tokenizers --seed 2": "keys are a recipe's",
-}
-
-
-def test_a_wrong_command_ends_with_2_and_one_line(capsys, subtests):
-    for command, fact in WRONG.items():
-        with subtests.test(command):
-            assert main(shlex.split(command)) == 2
-            error = capsys.readouterr().err
-            assert fact in error
-            assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

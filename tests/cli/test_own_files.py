@@ -115,7 +115,7 @@ def test_the_folder_alone_names_the_recipe(place, capsys):
     words = ["fit", "data", *FIT[2:], "--print_config"]
     assert main(words) == 0
     said = capsys.readouterr()
-    assert "seqkit fit own/classify --preset debug --data data" in said.err
+    assert "seqkit fit own/classify --data data --plugin" in said.err
     assert "type: FileFolder" in said.out
 
 

@@ -198,7 +198,7 @@ def nan_at(row):
         (lambda: GraphData(X, EDGES, TYPES - 1), "type -1"),
         (
             lambda: Graph(3).encode(GraphData(X, EDGES, TYPES)),
-            "type 2; set --tokenizer.num_edge_types 3",
+            "type 2; correct it, or train with --tokenizer.num_edge_types 3",
         ),
         (lambda: Graph(4).encode(GraphData(X, EDGES)), "carry 3 features.*num_features 3"),
         (lambda: Graph().encode(GraphData(X, EDGES)), "carry 3 features.*num_features 3"),
@@ -221,7 +221,7 @@ def nan_at(row):
             lambda: Graph(3).encode(
                 SimpleNamespace(x=X, edge_index=EDGES, edge_attr=torch.rand(5, 4))
             ),
-            "add EdgeTokens",
+            "train with EdgeTokens",
         ),
         (lambda: Graph().encode(SimpleNamespace(edge_index=EDGES)), "neither x nor num_nodes"),
     ],

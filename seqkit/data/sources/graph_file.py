@@ -313,7 +313,7 @@ class GraphFile(DataSource):
         usual = max(LEAST_EIGENVECTORS, num_classes)
         if self.eigenvectors is None and not is_bare:
             self.eigenvectors = 0
-            said = f"the graph's eigenvectors may help, too: --data.eigenvectors {usual}"
+            said = "the graph's eigenvectors are not used (docs/data/graphs.md)"
             return features, said
         if self.eigenvectors is None:
             self.eigenvectors = usual

@@ -133,7 +133,7 @@ class Examples:
         if name is None:
             return None
         path = self.folder / name
-        where = "name files relative to the table, or their folder: --data.folder FOLDER"
+        where = "name files relative to the table, or train with --data.folder FOLDER"
         root = os.path.realpath(self.folder)
         if os.path.commonpath([root, os.path.realpath(path)]) != root:
             raise ValueError(f"{one_line(name)[:200]} is not below {self.folder}; {where}")

@@ -105,9 +105,7 @@ class TextReader:
                 rows = chain(below, rows)
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
-                raise DataError(
-                    f"{self.file} has two columns called {twice[0]!r}; rename one, or give --data.columns"
-                )
+                raise DataError(f"{self.file} has two columns called {twice[0]!r}; rename one")
             if separator == "\t" and quoted:
                 rows = _strict(rows, len(names))
             checked = self._checked(rows, names, separator, has_header=header is None)
@@ -189,7 +187,7 @@ class TextReader:
             example = listed([f"column{i}" for i, _ in enumerate(names, start=1)], 3)
             raise DataError(
                 f"{self.file}, line 1 looks like a row, not like a header: {one_line(repr(names[-1]))[:60]}; write a "
-                f"header into the file, or name all {len(names)} columns: --data.columns '[{example}]'"
+                f"header into the file, or train with names for all {len(names)}: --data.columns '[{example}]'"
             )
 
     def _checked(
@@ -202,7 +200,7 @@ class TextReader:
     ) -> Iterator[tuple[int, list[str]]]:
         """The rows that have a cell for each column."""
         mark = "a tab" if separator == "\t" else repr(separator)
-        what = "the header" if has_header else "--data.columns"
+        what = "the header" if has_header else "the list of columns"
         for line, row in rows:
             if len(row) != len(names):
                 count = "1 cell" if len(row) == 1 else f"{len(row)} cells"

@@ -291,7 +291,7 @@ def test_nodes_with_features_get_eigenvectors_where_they_are_asked_for(tmp_path,
     source = GraphFile(path)
     with caplog.at_level(logging.WARNING, logger="seqkit"):
         assert source.splits().train[0].raw.nodes.shape == (240, 1)
-    assert "eigenvectors may help, too: --data.eigenvectors 8" in caplog.text
+    assert "eigenvectors are not used (docs/data/graphs.md)" in caplog.text
     assert source.decided() == {"eigenvectors": 0}
     source = GraphFile(path, eigenvectors=8)
     nodes = source.splits().train[0].raw.nodes
