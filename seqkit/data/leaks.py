@@ -79,6 +79,21 @@ class Compared:
             return file
 
 
+def mixed(what: str, known: Sequence[str], asked: Sequence[str], way: str) -> str:
+    """Says how many things of which test has samples are in training, too; empty: none is, or most have one sample.
+
+    what: the things, in words. known, asked: the thing of each training and of each test sample. way: what to type.
+
+    >>> mixed("sites", [*"aabbc"], [*"aad"], "--data.group site")
+    '1 of 2 sites in test are in training, too; to test on new ones: --data.group site'
+    """
+    tested = {*asked}
+    both = len(tested.intersection(known))
+    if not both or 2 * len(tested.union(known)) > len(known) + len(asked):
+        return ""
+    return f"{both:,} of {len(tested):,} {what} in test are in training, too; to test on new ones: {way}"
+
+
 def tell_leaks(
     name: str,
     splits: Mapping[str, Samples],
