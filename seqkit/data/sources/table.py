@@ -9,6 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
 from seqkit.data.spellings import alike, one_spelling
 from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, stratified
-from seqkit.data.tables.cells import canonical, is_missing, number, short
+from seqkit.data.tables.cells import canonical, is_missing, is_series, number, short
 from seqkit.data.tables.examples import Examples, UsableRows, read_cells
 from seqkit.data.tables.infer import OF_GROUPS, OF_YEARS, infer
 from seqkit.data.tables.read import Tables, files_of, is_remote
@@ -121,10 +122,23 @@ class Table(DataSource):
         reads: as of `infer`. reads_files: True: the tokenizer reads files itself, and a column may name them.
         Raises DataError where a column does not exist, or what to learn is not clear.
         """
-        return infer(
-            self.rows(), self.columns, reads=reads, split=self.division.split, group=self.division.group,
-            folder=self.folder if reads_files else None,
-        )  # fmt: skip
+        rows = self.rows()
+        try:
+            found = infer(
+                rows, self.columns, reads=reads, split=self.division.split, group=self.division.group,
+                folder=self.folder if reads_files else None,
+            )  # fmt: skip
+        except DataError:
+            if said := _with_null(rows, self.columns):
+                raise DataError(said) from None
+            raise
+        unused = [one.name for one in found.columns if one.role == "unused" and not one.is_given]
+        said = _with_null(rows, self.columns, unused)
+        if said and found.target_kind == "none" and reads in (None, "", "series"):
+            raise DataError(said)
+        if said:
+            log.warning("%s", said)
+        return found
 
     def rows(self) -> Rows:
         """The rows of training or, where the files are not split, all."""
@@ -163,7 +177,12 @@ class Table(DataSource):
         for split, part in read.items():
             groups = self._groups(part)
             made[split] = Samples(
-                part.raw, part.labels, groups=groups, name=part.name, key=part.key
+                part.raw,
+                part.labels,
+                groups=groups,
+                name=part.name,
+                key=part.key,
+                advice=partial(_advice, part),
             )
         places, rule = self._split_up(made, train)
         found = {split: made[of].at(rows) for split, (of, rows) in places.items()}
@@ -453,6 +472,44 @@ class Table(DataSource):
         return _in_order(counts)
 
 
+def _with_null(rows: Rows, given: Given, names: Iterable[str] | None = None) -> str:
+    """Says which row of a series holds null, and what leaves such rows out; empty: none does.
+
+    given: its columns of known kinds are not looked at. names: columns to look at; None: all others.
+    """
+    for name in rows.names if names is None else names:
+        filled = {i: _filled(cell) for i, cell in enumerate(rows.columns[name]) if cell}
+        bad = [i for i, cell in filled.items() if cell != rows.columns[name][i]]
+        if name in given.kinds or not bad or not all(map(is_series, filled.values())):
+            continue
+        way = f"{option('columns', {name: 'series'})} --data.skip_bad {len(bad)}"
+        many = f"{len(bad):,} of {len(rows):,} rows cannot be used"
+        return (
+            f"{rows.place(bad[0])}: a number of {name} is null ({many}; to leave them out: {way})"
+        )
+    return ""
+
+
+def _filled(cell: Any) -> Any:
+    """A cell with 0 in place of each null inside it."""
+    if isinstance(cell, list):
+        return [0.0 if one is None else _filled(one) for one in cell]
+    return cell
+
+
+def _advice(part: UsableRows) -> str:
+    """How many rows the tokenizer cannot encode, and what leaves them out; empty: it can, or it is fitted."""
+    bad = 0
+    for row in part.indices:
+        try:
+            part.examples.attempt(row)
+        except (ValueError, OSError):
+            bad += 1
+    if not bad:
+        return ""
+    return f" ({bad:,} of {len(part):,} rows cannot be used; --data.skip_bad {bad} leaves them out)"
+
+
 def _mixed_times(column: Column, known: Sequence[Any], asked: Sequence[Any]) -> str:
     """Says how many cells of test are before the last one of training; empty: none is."""
     times = []
@@ -469,7 +526,7 @@ def _mixed_times(column: Column, known: Sequence[Any], asked: Sequence[Any]) -> 
 
 
 def _mixed_groups(name: str, known: Sequence[Any], asked: Sequence[Any]) -> str:
-    """As `mixed`, of the cells of a column that are filled."""
+    """Says how many filled cells of test stand in training, too; empty: none does, or most differ."""
     trained, tested = (
         [str(cell) for cell in cells if not is_missing(cell)] for cells in (known, asked)
     )
