@@ -98,7 +98,7 @@ def test_several_files_move_with_their_folder(tmp_path, monkeypatch):
 
 def test_places_that_are_none_and_data_without_a_file_are_refused(trained):
     digits = trained / "digits"
-    words = {"trainer.max_steps": 1, "trainer.enable_progress_bar": False}
+    words = {"trainer.max_steps": 1, "trainer.enable_progress_bar": False, "data.limit": 40}
     run(complete("image/digits", "debug", words), digits)
     with pytest.raises(UsageError, match="--data nowhere: there is no such file"):
         evaluate(trained / "run", "test", moved_to="nowhere")
