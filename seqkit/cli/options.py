@@ -34,6 +34,12 @@ def add_run(command: ArgumentParser) -> None:
     command.add_argument("run", type=Path, help="a run folder")
 
 
+def add_data(command: ArgumentParser) -> None:
+    """`--data`, where a run's files are now."""
+    text = "where the run's data is now, if it has moved: its file or folder (default: where the run says)"
+    command.add_argument("--data", metavar="PATH", help=text)
+
+
 def add_out(command: ArgumentParser, text: str, **more: Any) -> None:
     """`--out`, a new file or folder, and `--force`, which replaces an earlier output of seqkit."""
     command.add_argument("--out", type=Path, help=text, **more)

@@ -109,7 +109,10 @@ def naming(
             raise
         else:
             fault = raised_by(tokenizer, error)
-        raise DataError(f"{split} data, {name}: {fault}") from error
+        advice = ""
+        if tokenizer is not None and samples.advice is not None:
+            advice = samples.advice()
+        raise DataError(f"{split} data, {name}: {fault}{advice}") from error
 
 
 def raised_by(tokenizer: Tokenizer | None, error: Exception) -> str:

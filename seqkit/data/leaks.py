@@ -79,6 +79,23 @@ class Compared:
             return file
 
 
+def mixed(what: str, known: Sequence[str], asked: Sequence[str], way: str) -> str:
+    """Says how many things of which test has samples are in training, too; empty: none is, there is one thing alone, or
+    most have one sample.
+
+    what: the things, in words. known, asked: the thing of each training and of each test sample. way: what to type.
+
+    >>> mixed("sites", [*"aabbc"], [*"aad"], "--data.group site")
+    '1 of 2 sites in test are in training, too; to test on new ones: --data.group site'
+    """
+    tested = {*asked}
+    both = len(tested.intersection(known))
+    num = len(tested.union(known))
+    if not both or num == 1 or 2 * num > len(known) + len(asked):
+        return ""
+    return f"{both:,} of {len(tested):,} {what} in test are in training, too; to test on new ones: {way}"
+
+
 def tell_leaks(
     name: str,
     splits: Mapping[str, Samples],

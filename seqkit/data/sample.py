@@ -29,7 +29,8 @@ class Samples(Sequence[Sample]):
 
     read: gives the raw data of a sample by its index. labels: of all samples. groups: of all samples; None: each stands
     alone. name: gives the name of a sample by its index. key: gives a fingerprint of all raw data, by which encoded
-    samples are found again on disk; None, or a key of None: they are not kept there.
+    samples are found again on disk; None, or a key of None: they are not kept there. advice: gives what to type where
+    one cannot be encoded; None, or an empty text: nothing.
 
     >>> samples = Samples.of([Sample("ham", 0), Sample("spam", 1, name="row 2"), Sample("eggs", 0)])
     >>> samples.labels, samples.at([1])[0].raw, samples.at([1, 2]).name(1)
@@ -44,11 +45,13 @@ class Samples(Sequence[Sample]):
         groups: Sequence[str | None] | None = None,
         name: Callable[[int], str] = "sample {}".format,
         key: Callable[[], str | None] | None = None,
+        advice: Callable[[], str] | None = None,
     ):
         self.read = read
         self.labels = list(labels)
         self.name = name
         self.key = key
+        self.advice = advice
         self.groups = None if groups is None else list(groups)
 
     @classmethod
@@ -86,11 +89,14 @@ class Samples(Sequence[Sample]):
             groups=self.groups and [self.groups[i] for i in indices],
             name=partial(_nth, self.name, indices),
             key=self.key and partial(_key_at, self.key, indices),
+            advice=self.advice,
         )
 
     def labelled(self, labels: Sequence[Any]) -> Samples:
         """The same samples with other labels."""
-        return Samples(self.read, labels, groups=self.groups, name=self.name, key=self.key)
+        return Samples(
+            self.read, labels, groups=self.groups, name=self.name, key=self.key, advice=self.advice
+        )
 
 
 def _raw_of(samples: Sequence[Sample], index: int) -> Any:

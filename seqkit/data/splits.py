@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from numbers import Integral
 from typing import Any
+
+from seqkit.data.notes import Caution
+from seqkit.errors import DataError
 
 SPLIT_NAMES = {
     "train": "train", "training": "train", "test": "test", "testing": "test",
@@ -97,6 +101,64 @@ def far_from_share(groups: Sequence[str | None], num_aside: int, fraction: float
         return ""
     largest = max(Counter(group for group in groups if group is not None).values(), default=1)
     return f"groups stay whole, and the largest has {largest:,} of {len(groups):,}"
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Keeps the samples of a group in one split.
+
+    by: what makes the groups. data, what: the data and its samples, in messages. say: gets what bears on the result.
+    """
+
+    by: str
+    data: object
+    what: str
+    say: Callable[[Caution], None]
+
+    def divided(
+        self, groups: Sequence[str | None], fraction: float, seed: int
+    ) -> tuple[list[int], list[int], str]:
+        """Indices of training and of test as of `by_group`, and the rule in words. Raises DataError as that does."""
+        try:
+            rest, aside = by_group(groups, fraction, seed)
+        except ValueError:
+            fault = f"all {self.what} have the same {self.by}"
+            raise DataError(f"{self.data}: {fault}; give another --data.group") from None
+        num_test = len({groups[i] or i for i in aside})
+        num_all = len({one or i for i, one in enumerate(groups)})
+        if why := far_from_share(groups, len(aside), fraction):
+            many = f"{len(aside):,} of {len(groups):,} {self.what} are test, not {100 * fraction:.0f} %"
+            self._tell(f"{many}: by {self.by!r} {why}")
+        return (
+            rest,
+            aside,
+            f"{num_test:,} of {num_all:,} groups by {self.by!r} are test, SHA-256 with seed {seed}",
+        )
+
+    def apart(self, groups: Mapping[str, Sequence[str | None]]) -> dict[str, list[int]]:
+        """For each split that was given, the indices of samples whose group is not tested; those of test all stay.
+
+        Raises DataError where none is left of a split.
+        """
+        kept = {split: [*range(len(each))] for split, each in groups.items()}
+        known: set[str | None] = {None}
+        for split in [split for split in ("test", "valid", "train") if split in groups]:
+            own = {*groups[split]}
+            if both := own & known - {None}:
+                kept[split] = [i for i in kept[split] if groups[split][i] not in both]
+                many = f"{len(both):,} of {len(known) - 1:,} test groups by {self.by!r}"
+                where = f"{many} are in {SPLIT_WORDS[split]}, too"
+                if not kept[split]:
+                    raise DataError(
+                        f"{self.data}: {where}: all of it; give no split, then groups stay together"
+                    )
+                num_out = len(groups[split]) - len(kept[split])
+                self._tell(f"{where}: their {num_out:,} {self.what} there are left out")
+            known |= own
+        return kept
+
+    def _tell(self, said: str) -> None:
+        self.say(Caution(f"{self.data}: {said}"))
 
 
 def _mixed(n: int, aside: set[int], seed: int) -> tuple[list[int], list[int]]:

@@ -6,7 +6,7 @@ import copy
 import itertools
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from seqkit.interfaces import LabeledBatch, LossOutput, ModelInput, Objective
 from seqkit.model import Model
 from seqkit.runs.folder import as_seen_from_here, missing_plugins
 from seqkit.runs.prepare import Prepared, prepare
-from seqkit.runs.reopened import ALL, reopened
+from seqkit.runs.reopened import ALL, check_one, moved, reopened
 from seqkit.runs.trained_model import TrainedModel, load_one
 from seqkit.training.module import evaluation_rng
 
@@ -122,7 +122,7 @@ def subject_of(config: Config, run: Path | None = None) -> Subject:
     trained = None
     if run is not None and (run / "summary.json").is_file():
         trained = load_one(run)
-        _, doubt = reopened(trained, ALL)
+        _, doubt = reopened(replace(trained, config=config), ALL, command="doctor {}")
         if doubt:
             log.warning("%s", doubt)
     return Subject(config, prepare(small), trained, run)
@@ -133,13 +133,18 @@ def recipe_or_run(
 ) -> tuple[Config, Path | None]:
     """The complete configuration of a recipe (name or YAML file) or of a run folder, and that folder.
 
-    With a preset or other keys, the configuration of a run is examined as a recipe. Raises UsageError.
+    `--data` alone says where the data of a run is now; with a preset or other keys, its configuration is examined as a
+    recipe. Raises UsageError.
     """
     folder = Path(what)
     own = folder / "config.yaml"
     if not own.is_file():
         return complete(what, preset, overrides), None
+    key, _, data = "".join(overrides[:1]).partition("=")
     try:
+        if len(overrides) == 1 and key == "--data" and preset is None:
+            check_one(folder, data)
+            return moved(as_seen_from_here(complete(str(own)), folder), folder, data), folder
         config = complete(str(own), preset, overrides)
     except UsageError as error:
         raise UsageError(f"{error}{missing_plugins(folder)}") from error

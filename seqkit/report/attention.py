@@ -29,7 +29,7 @@ from seqkit.report.inspect import shorten
 from seqkit.report.modality import Renderer, attended, find_renderer
 from seqkit.report.templates import write_page
 from seqkit.runs.answers import predictions
-from seqkit.runs.reopened import reopened
+from seqkit.runs.reopened import reopened, with_data
 from seqkit.runs.test_split import target_in_words
 from seqkit.runs.trained_model import TrainedModel, load_one
 from seqkit.tokenizers.image import Patches
@@ -87,14 +87,17 @@ def view_input(folder: Path, given: str, out: Path) -> tuple[Path, str | None]:
     return view_attention(trained, name, raw, out, notes=[first, said]), said
 
 
-def view_example(folder: Path, number: int, out: Path) -> tuple[Path, str | None]:
+def view_example(
+    folder: Path, number: int, out: Path, moved_to: str | None = None
+) -> tuple[Path, str | None]:
     """View of an example of the run's own test split, numbered from 0.
 
+    moved_to: where the run's files are now; None: where it says.
     Returns the page's path, and the sentence on what the model predicts and what is true, as `view_input` does.
     Raises UsageError where there is none of that number; DataError where the data is gone.
     """
-    trained = load_one(folder)
-    data, doubt = reopened(trained)
+    trained = with_data(load_one(folder), moved_to)
+    data, doubt = reopened(trained, command=f"attention {{}} --example {number}")
     if doubt:
         log.warning("%s", doubt)
     samples = data.splits().test

@@ -18,7 +18,7 @@ from seqkit.report.modality import find_renderer
 from seqkit.report.samples import MAX_EXAMPLES, Picker, Section, samples
 from seqkit.report.templates import write_page
 from seqkit.runs.prepare import data_module
-from seqkit.runs.reopened import reopened
+from seqkit.runs.reopened import check_one, reopened, with_data
 from seqkit.runs.summary import Summary, data_name, read_summary, task_folders
 from seqkit.runs.trained_model import TrainedModel, load_one
 
@@ -26,17 +26,19 @@ Values = dict[str, Any]
 """Values of one run in the template of the page, by name."""
 
 
-def write_report(folder: Path) -> Path:
+def write_report(folder: Path, moved_to: str | None = None) -> Path:
     """Write `report.html` into a run's folder: metrics beside the baseline, learning curves, samples, configuration.
 
     A task of a mixture has a report of its own and a part of the mixture's. Returns the report's path. The data set may
     be absent: the page then says so and goes without samples of it.
+    moved_to: where the run's files are now; None: where it says.
     Raises UsageError if the folder is no finished run; DataError if its weights are damaged.
     """
     places = task_folders(folder)
+    check_one(folder, moved_to)
     runs = []
     for place in places.values() or [folder]:
-        runs.append(run := _collect(place))
+        runs.append(run := _collect(place, moved_to))
         _write(place / "report.html", run["title"], [run], run["facts"])
     if places:
         summary = read_summary(folder)
@@ -45,23 +47,28 @@ def write_report(folder: Path) -> Path:
     return folder / "report.html"
 
 
-def write_overview(folders: Sequence[Path], path: Path, *, title: str) -> Path:
+def write_overview(
+    folders: Sequence[Path], path: Path, *, title: str, moved_to: str | None = None
+) -> Path:
     """Write several runs into one page: a table, then each run's report; a mixture's tasks are runs.
 
-    One run alone has the title of its own report.
+    One run alone has the title of its own report. moved_to: as of `write_report`, of one run alone.
     """
+    check_one(folders[0], moved_to)
     runs = [
-        _collect(place) for folder in folders for place in task_folders(folder).values() or [folder]
+        _collect(place, moved_to)
+        for folder in folders
+        for place in task_folders(folder).values() or [folder]
     ]
     if len(runs) == 1:
         return _write(path, runs[0]["title"], runs, runs[0]["facts"])
     return _write(path, title, runs)
 
 
-def _collect(folder: Path) -> Values:
+def _collect(folder: Path, moved_to: str | None) -> Values:
     """Values of a run in the template of the page; warnings are of the result, and of what is missing and why."""
     with torch.random.fork_rng(devices=[]):  # building a model draws weights
-        trained = load_one(folder)
+        trained = with_data(load_one(folder), moved_to)
         summary = trained.summary.changed(objective=type(trained.objective).__name__)
         warnings = cautions(summary)
         metric = headline(summary)
@@ -101,7 +108,7 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
     log = logging.getLogger("seqkit")
     log.disabled = True  # the training has logged already what the data sources say
     try:
-        data, doubt = reopened(trained)
+        data, doubt = reopened(trained, command="report {}")
         if doubt:
             warnings.append(f"{doubt[:1].upper()}{doubt[1:]}, so no examples are shown.")
             return None

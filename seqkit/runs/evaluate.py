@@ -28,7 +28,7 @@ from seqkit.objectives.regress import Regress
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.progress import track
 from seqkit.runs.intervals import errors_by_target, has_intervals, intervals, wilson
-from seqkit.runs.reopened import check_data, reopened
+from seqkit.runs.reopened import check_data, reopened, with_data
 from seqkit.runs.summary import Interval, Summary, data_name, target_names
 from seqkit.runs.trained_model import load_one
 from seqkit.training.loggers import log_test_metrics
@@ -37,19 +37,23 @@ from seqkit.training.trainer import make_trainer, silence_lightning
 log = logging.getLogger("seqkit")
 
 
-def evaluate(folder: Path, split: str, specialist: Specialist | None = None) -> dict[str, float]:
+def evaluate(
+    folder: Path, split: str, specialist: Specialist | None = None, *, moved_to: str | None = None
+) -> dict[str, float]:
     """Metrics of a run's weights on a split of its data ("valid" or "test"). Raises UsageError if there is none.
 
     The test split of a run that was trained and not tested finishes it: its summary gets metrics and baselines.
-    specialist: as of `finish`.
+    specialist: as of `finish`. moved_to: where the run's files are now; None: where it says.
     """
     import pytorch_lightning as pl
 
-    trained = load_one(folder)
+    trained = with_data(load_one(folder), moved_to)
     trained.objective.check_trainable()
     config = complete(trained.config)
     pl.seed_everything(config["seed"], verbose=False)
-    data, doubt = reopened(trained, ["test" if split == "test" else "validation"])
+    data, doubt = reopened(
+        trained, ["test" if split == "test" else "validation"], command="evaluate {}"
+    )
     if split == "test" and trained.summary.state == "trained":
         check_data(trained.summary.data_sha256, data, folder)
         return finish(folder, trained.summary, trained.model, data, config, specialist).metrics

@@ -19,6 +19,7 @@ from seqkit.runs.evaluate import Specialist, baseline, evaluate, finish
 from seqkit.runs.folder import opened
 from seqkit.runs.imported import import_model
 from seqkit.runs.prepare import Prepared
+from seqkit.runs.reopened import check_one
 from seqkit.runs.summary import Summary, read_summary, state, task_folders
 from seqkit.runs.trained_model import TrainedModel, load_one
 from seqkit.training.loggers import log_test_metrics
@@ -89,14 +90,15 @@ def finish_tasks(
 
 
 def evaluate_run(
-    folder: Path, split: str, specialist: Specialist | None = None
+    folder: Path, split: str, specialist: Specialist | None = None, moved_to: str | None = None
 ) -> dict[str, dict[str, float]]:
     """Metrics on a split as of `evaluate`: of each task of a mixture by name, of another run by the empty name."""
     finishes = split == "test" and state(folder) == "trained"
     with opened(folder, lambda: True) if finishes else nullcontext():
         places = task_folders(folder)
+        check_one(folder, moved_to)
         found = {
-            name: evaluate(place, split, specialist)
+            name: evaluate(place, split, specialist, moved_to=moved_to)
             for name, place in (places or {"": folder}).items()
         }
         if places and finishes:

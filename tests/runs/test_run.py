@@ -310,7 +310,8 @@ def test_a_run_finds_its_data_from_any_folder_and_says_which_is_gone(tmp_path, m
     shutil.rmtree("sub")
     shutil.rmtree("new/sub")
     with pytest.raises(
-        DataError, match=r"sub/r\.csv does not exist \(data\.source\.path of .*ln -s NEW"
+        DataError,
+        match=r"sub/r\.csv does not exist \(data\.source\.path of .*seqkit evaluate \S+one --data NEW",
     ):
         evaluate(Path("new/runs/one"), "test")
 

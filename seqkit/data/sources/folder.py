@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from seqkit.data.cache import fingerprint, state_of
+from seqkit.data.folder_groups import CONTENT, compiled, folder_above, told
 from seqkit.data.formats import AUDIO, IMAGE, TEXT, own_reader
 from seqkit.data.io import (
     WHITE_OF_16_BITS,
@@ -31,7 +33,7 @@ from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
 from seqkit.data.spellings import alike
-from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, stratified
+from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, stratified
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.progress import track
@@ -54,7 +56,8 @@ class ClassFolder(DataSource):
     path: folder of the data. Its folders `train` and `test` or `val` are the splits (of these two alone, `val` is test;
     other names: `SPLIT_NAMES`); else `test_fraction` of each class is test, chosen by `seed`. Files in no class folder
     have no class, and are read where no file has one. skip_bad: most files to leave out because they cannot be read;
-    above 0, each is read once beforehand.
+    above 0, each is read once beforehand. group: a pattern of paths such as `group/class` or `class/group_*`, by which
+    files of one group stay in one split, and a file has its class where it says `class`; `content`: equal files do.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()
@@ -68,9 +71,21 @@ class ClassFolder(DataSource):
     header: Any
     """Reads cheaply what a file declares, given its path; raises DataError."""
 
-    def __init__(self, path: str, *, test_fraction: float = 0.2, seed: int = 0, skip_bad: int = 0):
+    def __init__(
+        self,
+        path: str,
+        *,
+        test_fraction: float = 0.2,
+        seed: int = 0,
+        skip_bad: int = 0,
+        group: str | None = None,
+    ):
         check_test_fraction(test_fraction)
         check_skip_bad(skip_bad)
+        self._pattern = None
+        if group not in (None, CONTENT):
+            self._pattern = compiled(group)
+        self.group = group
         self.path = path
         self.test_fraction = test_fraction
         self.seed = seed
@@ -106,18 +121,35 @@ class ClassFolder(DataSource):
         below, fitting = self.found(root)
         folders = _split_folders(below)
         parts, skipped = self._files(root, below, fitting, folders)
+        shown = {
+            name: name.removeprefix(f"{folders[split]}/")
+            for split, files in parts.items()
+            for name in files
+        }
         if "valid" in parts and "test" not in parts:
             parts["test"] = parts.pop("valid")
         headers = self._headers([root / name for files in parts.values() for name in files])
         for split, files in parts.items():
             parts[split] = {name: label for name, label in files.items() if root / name in headers}
-        names = _class_names(root, parts)
+            if not parts[split]:
+                fault = f"no file of the {SPLIT_WORDS[split]} split can be read"
+                raise DataError(f"{root}: {fault}; replace them")
+        each = [name for files in parts.values() for name in files]
+        content = dict(zip(each, Compared(root).contents(each)))
+        group_of = self._groups(shown, content)
+        more = folder_above(shown.values())
+        if group_of:
+            more = "; all its groups are in that split: add some, or give another --data.seed"
+        if "test" in parts:
+            rule = f"split by the folders {', '.join(sorted(folders.values()))}"
+            parts = self._apart(root, parts, group_of)
+        else:
+            parts, rule = self._divided(root, parts["train"], group_of)
+        names = _class_names(root, parts, more)
         labels: dict[str | None, int] = {name: i for i, name in enumerate(names)}
-        rule = f"split by the folders {', '.join(sorted(folders.values()))}"
-        if "test" not in parts:
-            parts, rule = self._divided(root, parts["train"], labels)
-        if names and max(name.count("/") for name in parts["train"]) > 1 + bool(folders["train"]):
-            rule += "; the class is the folder that a file is in"
+        is_named = "class" in (self.group or "")
+        if names and not is_named and any(path.count("/") > 1 for path in shown.values()):
+            rule += f"; the class is the folder that a file is in: {listed(names, 4)}"
         sizes = ", ".join(f"{len(files):,} {SPLIT_WORDS[split]}" for split, files in parts.items())
         one = f"of 1 class, {', '.join(names[:1])} (a class is a folder; names of files are none)"
         of = {0: "without classes", 1: one}.get(len(names), f"of {len(names)} classes")
@@ -135,17 +167,22 @@ class ClassFolder(DataSource):
                 )
         for said in self.cautions(headers):
             log.warning(Caution(f"{root}: {said}"))
+        train, test = ([shown[name] for name in parts[split]] for split in ("train", "test"))
+        if not group_of and (said := told(train, test)):
+            log.warning(Caution(f"{root}: {said}"))
         advice = "--data.skip_bad N leaves out up to N such files"
         if self.skip_bad:
             advice = ""
         made = {}
         for split, files in parts.items():
             paths = [root / name for name in files]
-            made[split] = of_files(paths, [*map(labels.get, files.values())], self.read, advice)
-        each = [name for files in parts.values() for name in files]
-        content = dict(zip(each, Compared(root).contents(each)))
+            groups = [*map(group_of.get, files)] if group_of else None
+            made[split] = of_files(
+                paths, [*map(labels.get, files.values())], self.read, advice, groups
+            )
         keys = {split: [content[name] for name in files] for split, files in parts.items()}
-        tell_leaks(str(root), made, keys, "take them out of one of them", log.warning, what="files")
+        keep = f"to keep equal files in one split: --data.group {CONTENT}"
+        tell_leaks(str(root), made, keys, keep, log.warning, what="files")
         return Splits(made["train"], made["test"], made.get("valid"), names or None, rule)
 
     @property
@@ -165,7 +202,7 @@ class ClassFolder(DataSource):
             start = f"{folder}/" if folder else ""
             inside = [name for name in fitting if name.startswith(start)]
             labelled: dict[str, str | None] = {
-                n: n.split("/")[-2] for n in inside if "/" in n[len(start) :]
+                n: self._class(n[len(start) :]) for n in inside if "/" in n[len(start) :]
             }
             used = {name[:i] for name in labelled for i, letter in enumerate(name) if letter == "/"}
             empty = [name for name in below.folders if name.startswith(start) and name not in used]
@@ -179,6 +216,40 @@ class ClassFolder(DataSource):
             fitting = [name for name in fitting if not name.startswith(start)]
         skipped["outside the folders of the splits"] += len(fitting)
         return parts, skipped
+
+    def _class(self, path: str) -> str:
+        """The class of a file, by its path below the folder of the data or of its split."""
+        if self._pattern and "class" in self._pattern.groupindex:
+            return self._match(path)["class"]
+        return path.split("/")[-2]
+
+    def _match(self, path: str) -> re.Match[str]:
+        """Class and group that the pattern finds in a path. Raises DataError where it does not fit."""
+        assert self._pattern is not None
+        found = self._pattern.fullmatch(path)
+        if found is None:
+            fault = f"{one_line(path)} has no group by --data.group {self.group}"
+            raise DataError(
+                f"{self.path}: {fault}; rename the file, or give a pattern that fits all"
+            )
+        return found
+
+    def _groups(self, shown: Mapping[str, str], content: Mapping[str, Hashable]) -> dict[str, str]:
+        """The group of each file; empty: none has one. shown: paths below the folder of the split."""
+        if self.group == CONTENT:
+            return {name: repr(key) for name, key in content.items()}
+        if self.group is None:
+            return {}
+        return {name: self._match(shown[name])["group"] for name in content}
+
+    def _apart(self, root: Path, parts: _Parts, group_of: Mapping[str, str]) -> _Parts:
+        """The files of each given split without those of a group that is tested."""
+        groups = {split: [group_of.get(name) for name in files] for split, files in parts.items()}
+        kept = self._grouping(root).apart(groups)
+        return {split: _at(files, kept[split]) for split, files in parts.items()}
+
+    def _grouping(self, root: Path) -> Grouping:
+        return Grouping(str(self.group), root, self.plural, log.warning)
 
     def _headers(self, paths: Sequence[Path]) -> dict[Path, Any]:
         """Headers of the files that can be read. Raises DataError where more than `skip_bad` cannot."""
@@ -204,28 +275,36 @@ class ClassFolder(DataSource):
         return headers
 
     def _divided(
-        self, root: Path, files: Mapping[str, str | None], labels: Mapping[str | None, int]
+        self, root: Path, files: Mapping[str, str | None], group_of: Mapping[str, str]
     ) -> tuple[_Parts, str]:
         """Training and test, and the rule in words. Raises DataError where nothing would be left for test."""
-        each = [*files.items()]
+        counts = Counter(files.values())
+        classes = sorted(label for label in counts if label)
+        if group_of:
+            groups = [group_of[name] for name in files]
+            train, test, rule = self._grouping(root).divided(groups, self.test_fraction, self.seed)
+            return {"train": _at(files, train), "test": _at(files, test)}, rule
+        number = {label: i for i, label in enumerate(classes)}
         train, test = stratified(
-            [labels.get(label) for _, label in each], self.test_fraction, self.seed
+            [number.get(label or "") for label in files.values()], self.test_fraction, self.seed
         )
         of_each = ""
         one_each = "it has one file"
-        if labels:
+        if classes:
             of_each = "of each class "
-            one_each = f"each of its {len(labels)} classes has one file"
+            one_each = f"each of its {len(classes)} classes has one file"
         if not test:
-            raise DataError(f"{root}: {one_each}, and training and test need one each; add files")
-        counts = Counter(files.values())
-        single = [label for label in labels if label and counts[label] == 1]
+            above = folder_above(files)
+            raise DataError(
+                f"{root}: {one_each}, and training and test need one each; add files{above}"
+            )
+        single = [label for label in classes if counts[label] == 1]
         if single:
-            many = f"{len(single)} of {len(labels)} classes have one file alone"
-            names = one_line(", ".join(sorted(single)[:5]))
+            many = f"{len(single)} of {len(classes)} classes have one file alone"
+            names = one_line(", ".join(single[:5]))
             log.warning("%s: %s, which stays in training (%s)", root, many, names)
         rule = f"{100 * self.test_fraction:.0f} % {of_each}are test, SHA-256 with seed {self.seed}"
-        return {"train": dict(each[i] for i in train), "test": dict(each[i] for i in test)}, rule
+        return {"train": _at(files, train), "test": _at(files, test)}, rule
 
 
 class ImageFolder(ClassFolder):
@@ -440,11 +519,15 @@ class _Files:
 
 
 def of_files(
-    paths: Sequence[Path], labels: Sequence[Any], read: Callable[[Path], Any], advice: str = ""
+    paths: Sequence[Path],
+    labels: Sequence[Any],
+    read: Callable[[Path], Any],
+    advice: str = "",
+    groups: Sequence[str | None] | None = None,
 ) -> Samples:
     """Samples that are read from their files on access. advice: what to do about a file that has a fault."""
     files = _Files(paths, read, advice)
-    return Samples(files.raw, labels, name=files.name, key=files.key)
+    return Samples(files.raw, labels, groups=groups or None, name=files.name, key=files.key)
 
 
 def _split_folders(below: Walked) -> dict[str, str]:
@@ -469,8 +552,16 @@ def _split_folders(below: Walked) -> dict[str, str]:
     return {"train": ""}
 
 
-def _class_names(root: Path, parts: _Parts) -> list[str]:
-    """The classes of training. Raises DataError where another split has more, or a name is not UTF-8."""
+def _at(files: Mapping[str, str | None], indices: Sequence[int]) -> dict[str, str | None]:
+    each = [*files.items()]
+    return dict(each[i] for i in indices)
+
+
+def _class_names(root: Path, parts: _Parts, advice: str) -> list[str]:
+    """The classes of training. Raises DataError where another split has more, or a name is not UTF-8.
+
+    advice: what to do about more classes.
+    """
     counts = Counter(parts["train"].values())
     names = sorted(label for label in counts if label is not None)
     if undecodable := [
@@ -479,18 +570,15 @@ def _class_names(root: Path, parts: _Parts) -> list[str]:
         raise DataError(
             f"{root} has a class folder whose name is not UTF-8, {one_line(undecodable[0])}; rename it"
         )
-    for split, files in parts.items():
-        if not files:
-            raise DataError(
-                f"{root}: no file of the {SPLIT_WORDS[split]} split can be read; replace them"
-            )
+    for files in parts.values():
         for name, label in files.items():
             if (label is None) != (not names):
                 which = "no" if names else "a"
                 raise DataError(f"{root / name} is in {which} class folder, unlike training")
             if label not in counts:
                 raise DataError(
-                    f"{root} has class {one_line(label)!r}, which training does not have; it has: {listed(names, 20)}"
+                    f"{root} has class {one_line(label)!r}, which training does not have; it has: "
+                    f"{listed(names, 20)}{advice}"
                 )
     if said := alike({name: counts[name] for name in names}):
         log.warning(Caution(f"{root}: classes {said}"))

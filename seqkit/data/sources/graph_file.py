@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -168,7 +169,9 @@ class GraphFile(DataSource):
         if self.target is None and len(fitting) != 1:
             found = ", ".join(map(one_line, fitting or [*raw.attributes][:20])) or "there are none"
             which = f"which attribute of the nodes is their label ({found})?"
-            raise DataError(f"{self.path}: {which} name it: --data.target NAME")
+            holding = [name for name, values in raw.attributes.items() if not _no_classes(values)]
+            first = shlex.quote([*fitting, *holding, "NAME"][0])
+            raise DataError(f"{self.path}: {which} name it: --data.target {first}")
         name = self.target or fitting[0]
         values = self._values(raw.attributes, name, "nodes")
         if fault := _no_classes(values):

@@ -9,18 +9,19 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from seqkit.data.formats import own_reader
 from seqkit.data.kinds import FILES, KIND_OF_TOKENIZER, OF_CELLS
-from seqkit.data.leaks import Compared, tell_leaks, tells
+from seqkit.data.leaks import Compared, mixed, tell_leaks, tells
 from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
 from seqkit.data.spellings import alike, one_spelling
-from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, by_group, far_from_share, stratified
-from seqkit.data.tables.cells import canonical, is_missing, number, short
+from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, stratified
+from seqkit.data.tables.cells import canonical, is_missing, is_series, number, short
 from seqkit.data.tables.examples import Examples, UsableRows, read_cells
 from seqkit.data.tables.infer import OF_GROUPS, OF_YEARS, infer
 from seqkit.data.tables.read import Tables, files_of, is_remote
@@ -128,10 +129,23 @@ class Table(DataSource):
         reads: as of `infer`. reads_files: True: the tokenizer reads files itself, and a column may name them.
         Raises DataError where a column does not exist, or what to learn is not clear.
         """
-        return infer(
-            self.rows(), self.columns, reads=reads, split=self.division.split, group=self.division.group,
-            folder=self.folder if reads_files else None,
-        )  # fmt: skip
+        rows = self.rows()
+        try:
+            found = infer(
+                rows, self.columns, reads=reads, split=self.division.split, group=self.division.group,
+                folder=self.folder if reads_files else None,
+            )  # fmt: skip
+        except DataError:
+            if said := _with_null(rows, self.columns):
+                raise DataError(said) from None
+            raise
+        unused = [one.name for one in found.columns if one.role == "unused" and not one.is_given]
+        said = _with_null(rows, self.columns, unused)
+        if said and found.target_kind == "none" and reads in (None, "", "series"):
+            raise DataError(said)
+        if said:
+            log.warning("%s", said)
+        return found
 
     def rows(self) -> Rows:
         """The rows of training or, where the files are not split, all."""
@@ -170,12 +184,21 @@ class Table(DataSource):
         for split, part in read.items():
             groups = self._groups(part)
             made[split] = Samples(
-                part.raw, part.labels, groups=groups, name=part.name, key=part.key
+                part.raw,
+                part.labels,
+                groups=groups,
+                name=part.name,
+                key=part.key,
+                advice=partial(_advice, part),
             )
         places, rule = self._split_up(made, train)
         found = {split: made[of].at(rows) for split, (of, rows) in places.items()}
-        if self.division.group is not None:
-            self._tell_shared_groups(found, name)
+        if (by := self.division.group) is not None:
+            kept = Grouping(by, name, "rows", say).apart(
+                {split: part.groups or [] for split, part in found.items()}
+            )
+            found = {split: part.at(kept[split]) for split, part in found.items()}
+            places = {s: (of, [rows[i] for i in kept[s]]) for s, (of, rows) in places.items()}
         _check_learnable(found, schema, name, names)
         self._tell_spellings(train)
         inputs = {split: self._inputs(part) for split, part in read.items()}
@@ -284,7 +307,9 @@ class Table(DataSource):
         if groups is None:
             rest, aside, rule = self._at_random(train)
         else:
-            rest, aside, rule = self._whole_groups(groups, train.rows.name)
+            division = self.division
+            grouping = Grouping(str(division.group), train.rows.name, "rows", self._say)
+            rest, aside, rule = grouping.divided(groups, division.test_fraction, division.seed)
         return {**places, "train": ("train", rest), "test": ("train", aside)}, rule
 
     def _at_random(self, train: UsableRows) -> tuple[list[int], list[int], str]:
@@ -301,28 +326,6 @@ class Table(DataSource):
             rest,
             aside,
             (f"{100 * fraction:.0f} % of the rows are test, {by_class}SHA-256 with seed {seed}"),
-        )
-
-    def _whole_groups(
-        self, groups: Sequence[str | None], table: str
-    ) -> tuple[list[int], list[int], str]:
-        """Splits at random like `_at_random`, but no group is in both."""
-        name = self.division.group
-        fraction = self.division.test_fraction
-        seed = self.division.seed
-        try:
-            rest, aside = by_group(groups, fraction, seed)
-        except ValueError:
-            raise DataError(f"{table}: all rows have the same {name}; give another") from None
-        num_test = len({groups[i] or i for i in aside})
-        num_all = len({one or i for i, one in enumerate(groups)})
-        if why := far_from_share(groups, len(aside), fraction):
-            many = f"{len(aside):,} of {len(groups):,} rows are test, not {100 * fraction:.0f} %"
-            self._say(Caution(f"{table}: {many}: by {name!r} {why}"))
-        return (
-            rest,
-            aside,
-            (f"{num_test:,} of {num_all:,} groups by {name!r} are test, SHA-256 with seed {seed}"),
         )
 
     def _groups(self, part: UsableRows) -> list[str | None] | None:
@@ -444,21 +447,6 @@ class Table(DataSource):
                 if said := alike(counts):
                     self._say(f"{train.rows.name}: categories of {column.name}: {said}")
 
-    def _tell_shared_groups(self, found: dict[str, Samples], table: str) -> None:
-        """Say how many groups of test are in training, too, where the split was given."""
-        test = found["test"].groups or []
-        groups = {group for group in test if group is not None}
-        shared = groups.intersection(found["train"].groups or ())
-        if shared:
-            first = next(i for i, group in enumerate(test) if group in shared)
-            self._say(
-                Caution(
-                    f"{table}: {len(shared):,} of {len(groups):,} test groups by {self.division.group!r} are in "
-                    f"training, too (first: {found['test'].name(first)}), which may flatter the result; take them "
-                    "out of one of them, or give no split: then --data.group keeps groups together"
-                )
-            )
-
     def _class_names(self, train: UsableRows) -> list[str]:
         """Classes in the order of their numbers or names. Raises DataError where there are too few or too many."""
         if train.schema.target_kind == "tags":
@@ -491,6 +479,44 @@ class Table(DataSource):
         return _in_order(counts)
 
 
+def _with_null(rows: Rows, given: Given, names: Iterable[str] | None = None) -> str:
+    """Says which row of a series holds null, and what leaves such rows out; empty: none does.
+
+    given: its columns of known kinds are not looked at. names: columns to look at; None: all others.
+    """
+    for name in rows.names if names is None else names:
+        filled = {i: _filled(cell) for i, cell in enumerate(rows.columns[name]) if cell}
+        bad = [i for i, cell in filled.items() if cell != rows.columns[name][i]]
+        if name in given.kinds or not bad or not all(map(is_series, filled.values())):
+            continue
+        way = f"{option('columns', {name: 'series'})} --data.skip_bad {len(bad)}"
+        many = f"{len(bad):,} of {len(rows):,} rows cannot be used"
+        return (
+            f"{rows.place(bad[0])}: a number of {name} is null ({many}; to leave them out: {way})"
+        )
+    return ""
+
+
+def _filled(cell: Any) -> Any:
+    """A cell with 0 in place of each null inside it."""
+    if isinstance(cell, list):
+        return [0.0 if one is None else _filled(one) for one in cell]
+    return cell
+
+
+def _advice(part: UsableRows) -> str:
+    """How many rows the tokenizer cannot encode, and what leaves them out; empty: it can, or it is fitted."""
+    bad = 0
+    for row in part.indices:
+        try:
+            part.examples.attempt(row)
+        except (ValueError, OSError):
+            bad += 1
+    if not bad:
+        return ""
+    return f" ({bad:,} of {len(part):,} rows cannot be used; --data.skip_bad {bad} leaves them out)"
+
+
 def _mixed_times(column: Column, known: Sequence[Any], asked: Sequence[Any]) -> str:
     """Says how many cells of test are before the last one of training; empty: none is."""
     times = []
@@ -507,16 +533,11 @@ def _mixed_times(column: Column, known: Sequence[Any], asked: Sequence[Any]) -> 
 
 
 def _mixed_groups(name: str, known: Sequence[Any], asked: Sequence[Any]) -> str:
-    """Says how many things of which test has rows are in training, too; empty: none is, or most have one row."""
+    """Says how many filled cells of test stand in training, too; empty: none does, or most differ."""
     trained, tested = (
-        {str(cell) for cell in cells if not is_missing(cell)} for cells in (known, asked)
+        [str(cell) for cell in cells if not is_missing(cell)] for cells in (known, asked)
     )
-    both = len(trained & tested)
-    num = len(trained | tested)
-    if not both or num == 1 or 2 * num > len(known) + len(asked):
-        return ""
-    what = f"{both:,} of {len(tested):,} values of {name!r} in test are in training, too"
-    return f"{what}; to test on new ones: {option('group', name)}"
+    return mixed(f"values of {name!r}", trained, tested, option("group", name))
 
 
 def _spell_alike(parts: Sequence[UsableRows]) -> None:
