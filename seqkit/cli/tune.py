@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import ArgumentParser, Namespace
 
-from seqkit.cli.options import add_recipe
+from seqkit.cli.options import add_allowed, add_recipe
 from seqkit.config import complete
 from seqkit.config.record import learning_rates
+
+log = logging.getLogger("seqkit")
 
 OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
 """Schedules that set the learning rate themselves, whatever the optimizer's is, and the key of its highest."""
@@ -16,13 +19,17 @@ def run(args: Namespace) -> int:
     """Print the keys that set a good learning rate; 1: none was found."""
     config = complete(args.recipe, args.preset, args.overrides)
     from seqkit.analysis.tune import find_learning_rate
+    from seqkit.runs.examined.model import examined
     from seqkit.runs.prepare import prepare
     from seqkit.training.interrupt import StopSignals
 
     signals = StopSignals()
     signals.phase = "tuning; no file was written"
     with signals.installed():
-        rate = find_learning_rate(prepare(config))
+        prepared = prepare(config)
+        for line in examined(prepared):
+            log.warning("%s", line)
+        rate = find_learning_rate(prepared)
     if rate is None:
         print(
             f"no learning rate was found: the loss does not fall; see what is wrong: seqkit doctor {args.recipe}"
@@ -39,3 +46,4 @@ def run(args: Namespace) -> int:
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     add_recipe(parser)
+    add_allowed(parser)

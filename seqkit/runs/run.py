@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -79,12 +79,14 @@ def run(
     specialist: Specialist | None = None,
     resume: bool = False,
     tables: Tables | None = None,
+    broken: Sequence[str] | None = None,
 ) -> Summary | None:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
     examine: looks at the tested model and its data. specialist: strong baseline, beside the best constant. resume:
     whether `folder` holds an unfinished run of this configuration, which goes on from its newest good checkpoint or,
-    without one, begins anew. tables: has read the user's table already; None: it has not.
+    without one, begins anew. tables: has read the user's table already; None: it has not. broken: sentences on the
+    laws that the model is known to break; None: it is examined first.
     Returns the summary; None on all processes of a distributed run but the first. A run that a signal stops
     writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
@@ -101,6 +103,7 @@ def run(
         attempt = Attempt(prepared, folder, signals)
         if not is_first:
             with telling_of_lost_processes(folder):
+                attempt.examine(broken)
                 attempt.fit(point)
             return None
         with opened(folder, lambda: resume or attempt.has_stepped):
@@ -114,6 +117,7 @@ def run(
                 _begin(folder, prepared)
             with logging_to(folder / "log.txt"):
                 check_examples(prepared)
+                attempt.examine(broken)
                 if prepared.initial is not None and point is None:
                     log.warning("%s", told(prepared.initial))
                 with telling_of_lost_processes(folder):
@@ -194,8 +198,8 @@ def resume_run(
 
 
 MAY_CHANGE = (
-    "trainer.skip_nonfinite", "trainer.checkpoint_every_minutes", "trainer.checkpoint_every_n_steps",
-    "trainer.checkpoint_keep", "trainer.enable_progress_bar", "data.num_workers",
+    "trainer.skip_nonfinite", "trainer.allow_broken_laws", "trainer.checkpoint_every_minutes",
+    "trainer.checkpoint_every_n_steps", "trainer.checkpoint_keep", "trainer.enable_progress_bar", "data.num_workers",
 )  # fmt: skip
 """Keys that may change when a run is resumed."""
 
@@ -255,10 +259,10 @@ def _may_be_same(given: Any, written: Any, *, of_source: bool = False) -> bool:
     return bool(given == written) or (of_source and given is None) or given == "auto"
 
 
-def trial(config: Config) -> Summary:
+def trial(config: Config, broken: Sequence[str] | None = None) -> Summary:
     """Train as `run` does, but keep nothing but the summary, with metrics on the validation split; none is tested.
 
-    Raises as `run` and `evaluate_model`.
+    broken: as of `run`. Raises as `run` and `evaluate_model`.
     """
     if "tasks" in config:
         raise UsageError(
@@ -277,6 +281,7 @@ def trial(config: Config) -> Summary:
     with silence_lightning(), TemporaryDirectory() as place:
         _begin(Path(place), prepared)
         attempt = Attempt(prepared, Path(place), StopSignals())
+        attempt.examine(broken)
         summary = attempt.fit()
         assert summary is not None  # a trial is one process
         metrics = evaluate_model(attempt.prepared.model, prepared.data, prepared.config, "valid")
@@ -298,6 +303,16 @@ class Attempt:
         self.has_stepped = False
         self.seconds = 0.0
         self.loggers: list[Any] = []
+        self.broken: list[str] = []
+
+    def examine(self, broken: Sequence[str] | None = None) -> None:
+        """Look for laws that the model breaks, unless they are known, and log them. Raises UsageError unless the
+        trainer's settings allow them."""
+        from seqkit.runs.examined.model import examined
+
+        self.broken = examined(self.prepared) if broken is None else list(broken)
+        for line in self.broken:
+            log.warning("%s; it trains all the same, and is compared with nothing", line)
 
     def fit(self, point: tuple[Checkpoint, Mapping[str, Any]] | None = None) -> Summary | None:
         """Train, and write weights and a summary. Every process of a distributed run is here; the first one gets it.
@@ -418,6 +433,8 @@ class Attempt:
             "weights": weights,
             "steps": steps,
         }
+        if self.broken:
+            facts["broken_laws"] = self.broken
         facts |= {name: round(value, 4) for name, value in after.items() if value is not None}
         facts |= {
             "wall_seconds": round(self.seconds, 1),
