@@ -443,10 +443,14 @@ class Attempt:
         try:
             if not prepared.tasks:
                 return write_summary(self.folder, prepared, {**facts, "tokens_seen": tokens[""]})
-            own = {
+            own: dict[str, dict[str, Any]] = {
                 name: {"steps": number, "tokens_seen": tokens[f"{name}/"]}
                 for name, number in prepared.data.steps(steps).items()
             }
+            for name in own if self.broken else ():
+                prefix = f"tasks.{name}: "
+                lines = [line for line in self.broken if line.startswith(prefix)]
+                own[name]["broken_laws"] = [line.removeprefix(prefix) for line in lines]
             return write_tasks(self.folder, prepared, facts, own)
         except OSError as error:
             raise StorageError(

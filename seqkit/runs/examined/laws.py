@@ -186,19 +186,20 @@ class Subject:
 
     def _probed(self, rows: Sequence[Given], cuts: int, draws: bool) -> Iterator[BrokenLaw]:
         """Yield the laws on what tokens attend to. draws: the model draws random numbers."""
-        probes = [probe for x in rows[:1] for probe in self._probes(x, cuts)]
+        probes = list(self._probes(rows[0], cuts))
         if not probes:
             return
         changed = [example for _, _, example, _ in probes]
         right = self([rows[0]] * len(probes)) if draws else self(rows[:1])
         together = self(changed)
-        for i, (law, where, example, kept) in enumerate(probes):
-            row = i if draws else 0
-            found = self.change(together, right, [(i, row, kept)])
-            if found and not draws:  # alone, as batch mates may be the reason
-                found = self.change(self([example]), right, [(0, 0, kept)])
-            if found:
-                yield BrokenLaw(law, found[1], found[0], where)
+        found = []
+        for i, (law, where, _, kept) in enumerate(probes):
+            if one := self.change(together, right, [(i, i if draws else 0, kept)]):
+                found.append((i, BrokenLaw(law, one[1], one[0], where)))
+        for i, broken in sorted(found, key=lambda each: -each[1].share):
+            # alone, as batch mates may be the reason
+            if draws or self.change(self([changed[i]]), right, [(0, 0, probes[i][3])]):
+                yield broken
                 return
 
     def _probes(self, x: Given, cuts: int) -> Iterator[Probe]:
@@ -229,7 +230,7 @@ class Subject:
             return places
         known = [t for t in (last - 1, *FAR) if t in places][: max(2, most // 2)]
         step = max(1, len(places) // max(1, most - len(known)))
-        return sorted({*known, *places[step // 2 :: step]})[:]
+        return sorted({*known, *places[step // 2 :: step]})
 
 
 def broken_laws(model: Model, rows: Sequence[Given], *, is_causal: bool) -> list[BrokenLaw]:
