@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqkit.cli.options import add_recipe, add_study, whole
+from seqkit.cli.options import add_allowed, add_recipe, add_study, whole
 from seqkit.config import complete
 from seqkit.errors import UsageError, one_line
 
@@ -52,6 +52,9 @@ def run(args: Namespace) -> int:
     check_whole(folder)
     plan = make_plan(settings)
     print_table(plan_table(plan))
+    for one in plan.candidates:
+        for line in one.broken:
+            print(one_line(f"{one.name}: {line}"))
     steps = max(one.num_steps for one in plan.candidates)
     print(f"{plan.num_cells} runs or more, of up to {steps:,} steps\nfolder  {one_line(folder)}")
     if args.dry_run:
@@ -68,22 +71,27 @@ def compare(
     overrides: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     jobs: int = 1,
+    allow_broken_laws: bool = False,
     **settings: Any,
 ) -> Results:
     """Compare backbones, or values of any key, on a recipe, and return what results.json holds.
 
     settings: further arguments of `seqkit.comparison.settings.Settings`: preset, match, seeds, lr_trials, …. out: the
     folder; None: runs/compare/RECIPE-DIGEST, the same for the same arguments, so that a comparison that was killed goes
-    on. Raises UsageError or DataError in one line. Call it under `if __name__ == "__main__":`, as it starts processes.
+    on. allow_broken_laws: as of `seqkit.fit`. Raises UsageError or DataError in one line. Call it under
+    `if __name__ == "__main__":`, as it starts processes.
     """
     from seqkit.comparison.compare import compare as carry_out
     from seqkit.comparison.compare import default_folder, make_plan
     from seqkit.comparison.settings import Settings
     from seqkit.report.comparison import write_comparison
 
+    values = dict(overrides or {})
+    if allow_broken_laws:
+        values["trainer.allow_broken_laws"] = True
     asked = Settings(
         recipe=str(recipe),
-        overrides=[f"--{key}={_word(value)}" for key, value in (overrides or {}).items()],
+        overrides=[f"--{key}={_word(value)}" for key, value in values.items()],
         backbones=list(backbones) if backbones or vary else list(DEFAULT_BACKBONES),
         vary={key: [_word(value) for value in values] for key, values in (vary or {}).items()},
         **settings,
@@ -171,6 +179,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what is made equal: parameters (default), flops or none",
     )
     add_study(parser, "candidate")
+    add_allowed(parser)
     add("--no-measure", action="store_true", help="do not measure speed, latency and memory")
     add(
         "--no-depths",

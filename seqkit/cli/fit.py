@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqkit.cli.options import add_recipe
+from seqkit.cli.options import add_allowed, add_recipe
 from seqkit.config import Config, complete, dotted, explain, to_yaml
 from seqkit.errors import UsageError, one_line, printable
 from seqkit.registry.commands import command
@@ -147,20 +147,25 @@ def fit(
     out: str | Path | None = None,
     strong_baseline: bool = True,
     report: bool = True,
+    allow_broken_laws: bool = False,
 ) -> TrainedModel | dict[str, TrainedModel]:
     """Train a recipe, test it, write the run folder with its report, and give the trained model back.
 
     recipe: name, path of a YAML file, or a configuration as plain data. overrides: values by dotted key, such as
     `{"model.backbone": "LSTM"}`. out: the run folder, which must not exist yet; None: runs/RECIPE/TIME.
     strong_baseline: whether to set a specialist's result beside it, which takes seconds. report: whether to write
-    report.html, which takes a second or two; `seqkit report RUN` writes it later.
+    report.html, which takes a second or two; `seqkit report RUN` writes it later. allow_broken_laws: whether to train a
+    model that breaks a law, such as one that reads the future; its results are compared with nothing.
     Raises UsageError, DataError or DivergedError, each with one line.
     """
     from seqkit.runs.mixture import load
 
     if out is not None:
         _check_new(Path(out))
-    config = complete(recipe, preset, {} if overrides is None else overrides, may_mix=True)
+    values = dict(overrides or {})
+    if allow_broken_laws:
+        values["trainer.allow_broken_laws"] = True
+    config = complete(recipe, preset, values, may_mix=True)
     folder, _ = _fit(
         config, None if out is None else Path(out), has_baseline=strong_baseline, report=report
     )
@@ -206,5 +211,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
     add("--no-baseline", action="store_true", help="do not compare with a classical method")
+    add_allowed(parser)
     add("--print_config", action="store_true", help="print all keys with their values, and stop")
     add("--keys", action="store_true", help="explain all keys, and stop")

@@ -65,6 +65,8 @@ def _run(words: list[str]) -> int:
         if overrides and not getattr(args, "takes_keys", False):
             raise UsageError(f"it takes no {overrides[0]}; see {name} --help")
         args.overrides = overrides
+        if getattr(args, "allow_broken_laws", False):
+            args.overrides = [*overrides, "--trainer.allow_broken_laws", "true"]
         if args.plugin:
             from seqkit.registry.plugins import import_plugins
 

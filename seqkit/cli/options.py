@@ -29,6 +29,12 @@ def add_recipe(command: ArgumentParser, name: str = "recipe", **more: Any) -> No
     command.epilog = "Also takes any key of the recipe, such as --data NAME_OR_PATH, --model.backbone LSTM or --seed 2."
 
 
+def add_allowed(command: ArgumentParser) -> None:
+    """`--allow-broken-laws`, of commands that train, in place of the key `trainer.allow_broken_laws`."""
+    text = "train a model that breaks a law, such as one that reads the future; its results are compared with nothing"
+    command.add_argument("--allow-broken-laws", action="store_true", help=text)
+
+
 def add_run(command: ArgumentParser) -> None:
     """A run folder."""
     command.add_argument("run", type=Path, help="a run folder")

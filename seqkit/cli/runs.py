@@ -51,8 +51,11 @@ def run(args: Namespace) -> int:
             numbers[:3] = [f"{main.label} {shown[0]}", *shown[1:]]
         if row.summary:
             numbers[3] = f"{row.summary['wall_seconds']:,.0f}"
+        state = row.state
+        if row.summary and row.summary.broken_laws:
+            state += ", breaks a law"
         cells = (row.folder, row.recipe, row.data, f"{row.time:%Y-%m-%d %H:%M}", *numbers)
-        table.add_row(*(Text(one_line(cell)) for cell in (*cells, row.state)))
+        table.add_row(*(Text(one_line(cell)) for cell in (*cells, state)))
     console = Console(markup=False, emoji=False, highlight=False)
     # on a narrow terminal lines go on below, so that a path can be copied
     console.width = max(
@@ -67,8 +70,8 @@ def run(args: Namespace) -> int:
 
 
 def _order(main: Headline | None) -> tuple[str, float]:
-    """Sort key: runs of one metric together, the best first; runs without a result last."""
-    if main is None:
+    """Sort key: runs of one metric together, the best first; those without a result, or that break a law, last."""
+    if main is None or main.is_broken:
         return "\uffff", 0.0
     sign = -main.metric.sign
     return main.name, sign * main.value if math.isfinite(main.value) else math.inf

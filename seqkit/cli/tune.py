@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from seqkit.cli.options import add_recipe
+from seqkit.cli.options import add_allowed, add_recipe
 from seqkit.config import complete
 from seqkit.config.record import learning_rates
 from seqkit.registry.commands import command
 from seqkit.runs.folder import as_seen_from_here
+
+log = logging.getLogger("seqkit")
 
 OWN_RATES = {"OneCycleLR": "max_lr", "CyclicLR": "max_lr"}
 """Schedules that set the learning rate themselves, whatever the optimizer's is, and the key of its highest."""
@@ -20,13 +23,17 @@ def run(args: Namespace) -> int:
     config = complete(args.recipe, args.preset, args.overrides)
     config = as_seen_from_here(config, Path(args.recipe).parent)  # of a run's config.yaml
     from seqkit.analysis.tune import find_learning_rate
+    from seqkit.runs.examined.model import examined
     from seqkit.runs.prepare import prepare
     from seqkit.training.interrupt import StopSignals
 
     signals = StopSignals()
     signals.phase = "tuning; no file was written"
     with signals.installed():
-        rate = find_learning_rate(prepare(config))
+        prepared = prepare(config)
+        for line in examined(prepared):
+            log.warning("%s", line)
+        rate = find_learning_rate(prepared)
     if rate is None:
         preset = ["--preset", args.preset] if args.preset else []
         doctor = command("doctor", args.recipe, *preset, *args.overrides)
@@ -43,3 +50,4 @@ def run(args: Namespace) -> int:
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
     add_recipe(parser)
+    add_allowed(parser)

@@ -19,11 +19,13 @@ from seqkit.config import Config, build, complete, dotted
 from seqkit.config.overrides import Word
 from seqkit.config.record import value_at, with_values
 from seqkit.config.schema import Field, fits
-from seqkit.data.batching import Batch
+from seqkit.data.batching import Batch, BatchDataset
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
+from seqkit.runs.examined.model import KEY, allowed, faults
 from seqkit.runs.prepare import data_module, untrained
+from seqkit.testing.process import seeded
 from seqkit.training.trainer import count_steps
 
 NEARLY = 0.05
@@ -58,7 +60,7 @@ class Candidate:
     """A candidate before it is tuned. config: complete. num_steps: optimizer steps of a whole run.
 
     optimizers: complete configurations of those that are tried, the recipe's first. depths: other sizes that are tried.
-    notes: what had to be changed beside what differs on purpose.
+    notes: what had to be changed beside what differs on purpose. broken: sentences on the laws that its model breaks.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Candidate:
     depths: list[Size] = field(default_factory=list)
     optimizers: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
 
     def configured(self, values: Mapping[str, object]) -> dict[str, Any]:
         """A copy of the configuration with these values by dotted key."""
@@ -218,8 +221,6 @@ def _candidate(fitted: _Fitted, name: str, draft: Draft, reference: Candidate | 
                     f"cannot be made the {target:,} of {reference.name}; give --match none"
                 )
             draft = _resized(draft, _Budget(measure, target))
-    if draft.has_weights:
-        untrained(draft.config)  # it refuses weights of another backbone before anything runs
     gap = None if match == "none" else measure(draft) / target - 1
     return Candidate(
         name=name,
@@ -229,6 +230,7 @@ def _candidate(fitted: _Fitted, name: str, draft: Draft, reference: Candidate | 
         depths=list(_other_depths(fitted, draft, _Budget(measure, target))),
         optimizers=_optimizers(draft),
         notes=notes,
+        broken=allowed(fitted.faults(draft), is_allowed=draft.config["trainer"][KEY]),
     )
 
 
@@ -329,6 +331,13 @@ class _Fitted:
             farthest=farthest,
         )
 
+    def faults(self, draft: Draft) -> list[str]:
+        """Sentences on the laws that the draft's model breaks. Raises UsageError for weights of another backbone."""
+        one = self._of(draft)
+        with seeded(int(draft.config["seed"])):
+            model = untrained(draft.config)[0] if draft.has_weights else one.model(draft, "cpu")
+        return faults(model, one.objective, one.examples)
+
     def _once(self, what: str, measure: Callable[[Model, _Shared], int], draft: Draft) -> int:
         key = (what, _digest(draft, draft.config["model"]))
         if key not in self._measured:
@@ -358,7 +367,12 @@ class _Fitted:
             lengths = loader.examples.lengths
             longest = loader.examples[0, [max(range(len(lengths)), key=lengths.__getitem__)]]
             self._known[key] = _Shared(
-                data.tokenizer, data.objective, next(iter(loader)), longest, len(loader)
+                data.tokenizer,
+                data.objective,
+                loader.examples,
+                next(iter(loader)),
+                longest,
+                len(loader),
             )
         return self._known[key]
 
@@ -369,10 +383,12 @@ def _digest(draft: Draft, section: object) -> str:
 
 
 class _Shared(NamedTuple):
-    """Parts that candidates with the same data share. first, longest: a batch, and the longest example as one."""
+    """Parts that candidates with the same data share. examples: of training. first, longest: a batch of them, and the
+    longest as one."""
 
     tokenizer: Tokenizer
     objective: Objective
+    examples: BatchDataset
     first: Batch
     longest: Batch
     num_batches: int

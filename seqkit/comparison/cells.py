@@ -31,7 +31,7 @@ class Cell:
 
     candidate: name of the candidate; empty for "measure". metric: name of the metric by which a run is scored.
     examines: whether what is the same for all seeds is looked at, too. has_baseline: whether a classical method is fit
-    on its data.
+    on its data. broken: sentences on the laws that the candidate breaks.
     """
 
     id: str
@@ -41,6 +41,7 @@ class Cell:
     metric: str = "loss"
     examines: bool = False
     has_baseline: bool = False
+    broken: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,7 @@ def run_cell(cell: Cell, folder: Path) -> Ended:
     if cell.kind == "trial":
         from seqkit.runs.run import trial
 
-        return Ended(metrics=trial(Config(cell.config)).metrics)
+        return Ended(metrics=trial(Config(cell.config), cell.broken).metrics)
     from seqkit.analysis.speed import measure
     from seqkit.runs.prepare import prepare
 
@@ -99,7 +100,9 @@ def _run(cell: Cell, folder: Path) -> Ended:
         return strong_baseline(data)[0]
 
     given = specialist if cell.has_baseline else None
-    summary = run(Config(cell.config), folder, examine=examine, specialist=given)
+    summary = run(
+        Config(cell.config), folder, examine=examine, specialist=given, broken=cell.broken
+    )
     assert summary is not None  # a cell runs in one process
     own = replace(
         run_of(seed, f"runs/{cell.id}", summary, read_curve(folder, summary["steps"])),

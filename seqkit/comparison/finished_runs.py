@@ -150,6 +150,7 @@ def _row(group: Sequence[_Run], metric: Metric) -> tuple[Row, Scores | None]:
         width=sizes.width,
         depth=sizes.depth,
         config=to_yaml(first.config),
+        broken=first.trained.summary.broken_laws,
         runs=runs,
     )
     return with_statistics(row, scores, metric)

@@ -146,6 +146,7 @@ def _row(plan: Plan, candidate: Candidate, trained: Trained) -> tuple[Row, Score
         cost=trained.costs.get(name),
         config=to_yaml(trained.configs[name]),
         notes=candidate.notes,
+        broken=candidate.broken,
         runs=runs,
     )
     return with_statistics(row, scores, plan.metric)

@@ -259,6 +259,7 @@ class _Search:
             kind="trial",
             candidate=self.candidate.name,
             config=config_of(self.plan, self.candidate, values | size.values, seed),
+            broken=self.candidate.broken,
         )
 
 
@@ -318,6 +319,7 @@ def _reported(plan: Plan, tuned: Mapping[str, Tuned]) -> list[Cell]:
                 metric=plan.metric.name,
                 examines=seed == 1,
                 has_baseline=seed == 1 and candidate is plan.candidates[0],
+                broken=candidate.broken,
             )
         )
     return cells

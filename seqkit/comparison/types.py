@@ -90,7 +90,7 @@ class Row:
     training_flops: of a step. budget_gap: to the reference, relative. farthest: tokens between an input and an output
     that depends on it, at most; None: all. longest: tokens of the longest test example. untuned, config: the
     configuration before and after tuning, as YAML. chosen: settings that trials chose, by dotted key. constant: the
-    metric of the constant prediction that is best in training.
+    metric of the constant prediction that is best in training. broken: sentences on the laws that its model breaks.
     """
 
     name: str
@@ -108,6 +108,7 @@ class Row:
     trials: list[Trial] = field(default_factory=list)
     cost: Cost | None = None
     notes: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
     mean: float | None = None
     std: float | None = None
     interval: Interval | None = None

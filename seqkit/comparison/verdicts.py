@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 
 from seqkit.comparison.statistics import LEVEL
@@ -28,26 +28,42 @@ def with_verdicts(results: Results) -> Results:
         else:
             winner = entry.b
         return replace(
-            entry, better=None if doubts(replace(entry, better=winner), rows) else winner
+            entry, better=None if doubts(replace(entry, better=winner), results) else winner
         )
 
     return replace(results, differences=[judged(entry) for entry in results.differences])
 
 
-def doubts(pair: Difference, rows: Mapping[str, Row]) -> list[str]:
+def doubts(pair: Difference, results: Results) -> list[str]:
     """Sentences on what could overturn a verdict.
 
+    A candidate that breaks a law is compared with nothing, and a score may be too good to be true.
     The worse candidate's best learning rate may be the last one tried, so that a better one may lie beyond. Seeds of
     the better candidate may have failed, so that its mean leaves out its worst runs. Without a verdict, both apply to
     both.
     """
+    rows = results.by_name
     known = [rows[pair.a], rows[pair.b]]
-    found = [remark for row in known if row.name != pair.better and (remark := rate_at_edge(row))]
+    found = [breaks_law(row) for row in known if row.broken]
+    found += [f"{row.name}: {why}." for row in known if (why := too_good(results, row))]
+    found += [remark for row in known if row.name != pair.better and (remark := rate_at_edge(row))]
     for row in known:
         if row.num_failed and pair.better in (None, row.name):
             number = f"{row.num_failed} of {len(row.runs)} seeds of {row.name}"
             found.append(f"{number} failed, so its mean leaves out its worst runs.")
     return found
+
+
+def breaks_law(row: Row) -> str:
+    """A sentence on a candidate that breaks a law."""
+    return f"{row.name} is compared with no other, as {row.broken[0]}."
+
+
+def too_good(results: Results, row: Row, others: Sequence[Row] = ()) -> str:
+    """In words, why the score of a candidate is hardly possible beside those of others; empty: nothing says so."""
+    strong = results.strong_baseline
+    means = [other.mean for other in others if other is not row]
+    return results.metric.too_good(row.mean, strong.value if strong else None, means)
 
 
 def rate_at_edge(row: Row) -> str | None:

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from seqkit.doctor.findings import Result, faulty, not_applicable
 from seqkit.doctor.subject import Subject
-from seqkit.interfaces import IGNORE, Embedded, ModelInput, TokenBatch, Tokens
+from seqkit.interfaces import Embedded, TokenBatch, Tokens
 from seqkit.model import Model
 from seqkit.nn.position.base import PositionalEncoding
+from seqkit.runs.examined.targets import predicts_next, target_is_input
 from seqkit.testing.laws import (
     EmbeddedBackbone,
     fixed_generator,
@@ -70,7 +71,7 @@ def check_future(subject: Subject) -> Result:
     if subject.model.causal:
         key = f"--model.backbone Transformer (now {name}), or its block or mechanism: one that keeps causal=True"
         return _law(no_token_attends_to_the_future, subject, cause, key)
-    if inputs is None or not _predicts_next(inputs):
+    if inputs is None or not predicts_next(inputs):
         return not_applicable(
             "the backbone is bidirectional, and nothing after a token is predicted"
         )
@@ -109,16 +110,6 @@ def _examples(subject: Subject) -> tuple[list[Tokens], str]:
     return examples, ""
 
 
-def _predicts_next(inputs: ModelInput) -> bool:
-    """Whether the target of each token is the content of the token after it."""
-    content = inputs.batch.content
-    target = inputs.target
-    if content.is_floating_point() or inputs.masked is not None or target.shape != content.shape:
-        return False
-    following = inputs.batch.valid[:, 1:] & (target[:, :-1] != IGNORE)
-    return bool(following.any()) and bool((target[:, :-1] == content[:, 1:])[following].all())
-
-
 def check_target(subject: Subject) -> Result:
     """Is the target of each token hidden from the model?"""
     goal = type(subject.objective).__name__
@@ -126,26 +117,11 @@ def check_target(subject: Subject) -> Result:
         return not_applicable(f"{goal} predicts labels, not tokens")
     if subject.inputs is None:
         return not_applicable(OWN_STEP)
-    if subject.inputs.masked is not None or not _is_input(subject.inputs):
+    if subject.inputs.masked is not None or not target_is_input(subject.inputs):
         return Result("no token is its own target, or targets are masked")
     problem = "the target of each token is the token itself, which is the input of the model"
     fix = f"--model.objective NextToken or Masked (now {goal})"
     return faulty(problem, "the objective neither shifts nor masks what it predicts", fix)
-
-
-def _is_input(inputs: ModelInput) -> bool:
-    """Whether every target is the content of its own token; False if all tokens are alike."""
-    content = inputs.batch.content
-    target = inputs.target
-    valid = inputs.batch.valid
-    if target.shape != content.shape:
-        return False
-    given = ~target.isnan() if target.is_floating_point() else target != IGNORE
-    if given.ndim > 2:
-        given = given.all(dim=-1)
-    known = valid & given
-    same = bool(known.any()) and bool((target == content)[known].all())
-    return same and not bool((content[known] == content[known][:1]).all())
 
 
 def check_positions(subject: Subject) -> Result:

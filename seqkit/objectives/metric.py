@@ -84,6 +84,35 @@ class Metric:
             return value > other
         return value < other
 
+    def too_good(
+        self, value: float | None, strong: float | None, others: Sequence[float | None] = ()
+    ) -> str:
+        """In words, why a score is hardly possible; empty: nothing says so.
+
+        strong: of a strong baseline: a language model has no tenth of its loss. others: of other models, none of which
+        has a perfect score where this one does.
+        """
+        if value is None:
+            return ""
+        if self.name in PER_TOKEN and strong is not None and value < strong / 10:
+            why = f"is less than a tenth of the {self.value(strong)} of a strong baseline"
+        elif value == self.perfect and any(other is not None for other in others):
+            if self.perfect in others:
+                return ""
+            why = "is perfect, and no other is"
+        else:
+            return ""
+        return f"{self.value(value)} {why}; look for the answer among the inputs (seqkit doctor)"
+
+    @property
+    def perfect(self) -> float:
+        """The best value that there can be; infinite where none is known."""
+        if not self.higher_is_better:
+            return 0.0
+        if self.proportion or self.name == "r2":
+            return 1.0
+        return math.inf
+
     def text(self, value: float | None) -> str:
         """A value by itself: shares in percent, others with three decimals; a dash for none, and where it is undefined.
 
@@ -163,6 +192,10 @@ METRICS = {
 USUAL = {
     "loss", "accuracy", "macro_f1", "mae", "r2", "perplexity", "bits_per_byte", "token_error", "explained",
 }  # fmt: skip
+
+
+PER_TOKEN = ("loss", "bits_per_byte")
+"""Metrics of language models beside which a strong baseline has its own."""
 
 
 def find_metric(name: str) -> Metric:

@@ -118,9 +118,13 @@ def _subtitle(results: Results) -> str:
 
 
 def ranked(results: Results) -> list[Row]:
-    """Candidates, the best first, and failed ones last."""
+    """Candidates, the best first; those that break a law, and then failed ones, last."""
     sign = results.metric.sign
-    return sorted(results.candidates, key=lambda row: (row.mean is None, -sign * (row.mean or 0.0)))
+
+    def order(row: Row) -> tuple[bool, bool, float]:
+        return row.mean is None, bool(row.broken), -sign * (row.mean or 0.0)
+
+    return sorted(results.candidates, key=order)
 
 
 def _marks(results: Results) -> dict[str, Mark]:
@@ -145,7 +149,9 @@ def _ranked_row(results: Results, row: Row, rank: int) -> list[Cell]:
     reference = results.candidates[0]
     small = f"width {row.width}, depth {row.depth or DASH}" if row.width else ""
     style = "best" if rank == 1 and _is_best(results, row) else ""
-    place = Cell(str(rank))
+    place = Cell(DASH if row.broken else str(rank))
+    if row.broken:
+        small = f"breaks a law, {small}".removesuffix(", ")
     value = Cell(metric.mean(row.mean, row.std), metric.interval(row.interval))
     if row.mean is None:
         place = Cell(DASH)
@@ -171,7 +177,11 @@ def _ranked_row(results: Results, row: Row, rank: int) -> list[Cell]:
 
 
 def _is_best(results: Results, row: Row) -> bool:
-    others = [one.name for one in results.candidates if one is not row and one.mean is not None]
+    others = [
+        one.name
+        for one in results.candidates
+        if one is not row and one.mean is not None and not one.broken
+    ]
     found = [results.difference(row.name, other) for other in others]
     return bool(found) and all(entry is not None and entry.better == row.name for entry in found)
 
@@ -204,10 +214,12 @@ def plan_table(plan: Plan) -> Table:
 def pairs_table(results: Results) -> Table:
     """All pairs of candidates."""
     metric = results.metric
+    broken = {row.name for row in results.candidates if row.broken}
     rows = [
         [Cell(text) for text in (
             entry.a, entry.b, metric.signed(entry.difference), metric.interval(entry.interval, signed=True),
-            sentences.p_value(entry), entry.better or "not significant",
+            sentences.p_value(entry),
+            "not compared" if {entry.a, entry.b} & broken else entry.better or "not significant",
         )]
         for entry in results.differences
     ]  # fmt: skip

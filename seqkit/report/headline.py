@@ -23,6 +23,7 @@ class Headline(NamedTuple):
     unit: empty for shares, which are shown in percent. bounds: of its 95 % interval; None: not known.
     strong: its value for a specialist, `strong_name`, which says on how many examples it learned; None: there is none.
     difference: the run's value less the specialist's, and the ends of its 95 % interval; None: not known.
+    is_broken: whether the model breaks a law, so that it is compared with nothing.
     """
 
     metric: Metric
@@ -33,6 +34,7 @@ class Headline(NamedTuple):
     strong: float | None = None
     strong_name: str = ""
     difference: tuple[float, float, float] | None = None
+    is_broken: bool = False
 
     @property
     def name(self) -> str:
@@ -80,6 +82,10 @@ class Headline(NamedTuple):
     @property
     def verdict(self) -> str:
         """How the run compares with the specialist: better or worse only where the interval excludes 0."""
+        if self.is_broken:
+            return "the run breaks a law, and is not compared"
+        if self.doubt:
+            return "the run's score is hardly possible"
         if self.difference is None:
             word = "worse" if self.is_worse_than(self.strong) else "better"
             if self.is_as_good:
@@ -90,6 +96,11 @@ class Headline(NamedTuple):
             word = "as good, within the interval"
         middle, low, high = map(self._signed, self.difference)
         return f"the run is {word}: {middle} [{low}, {high}]"
+
+    @property
+    def doubt(self) -> str:
+        """Why the value is hardly possible; empty: nothing says so."""
+        return self.metric.too_good(self.value, self.strong)
 
     def is_worse_than(self, other: float | None) -> bool:
         """True if the other value is better."""
@@ -120,7 +131,12 @@ def headline(summary: Summary) -> Headline:
     if name == main and mode is not None:
         metric = replace(metric, higher_is_better=mode == "max")
     objective = summary.get("objective", "")
-    found = Headline(metric, metrics[name], summary.get("baseline", {}).get(name))
+    found = Headline(
+        metric,
+        metrics[name],
+        summary.get("baseline", {}).get(name),
+        is_broken=bool(summary.get("broken_laws")),
+    )
     if name == "loss" and objective in ("NextToken", "Masked"):
         found = found._replace(unit="nats")
     if name == "accuracy":
@@ -137,17 +153,24 @@ def headline(summary: Summary) -> Headline:
 
 
 def cautions(summary: Summary, *, specialist: bool = True) -> list[str]:
-    """At most two sentences to know of a run.
+    """At most three sentences to know of a run.
 
-    It is a trial, of which nothing else is said; or no better than a constant prediction, or not shown to be; or worse
-    than a specialist. specialist: whether the last is said.
+    Its model breaks a law. It is a trial, of which nothing else is said; or its score is hardly possible; or it is no
+    better than a constant prediction, or not shown to be; or worse than a specialist. specialist: whether the last is
+    said.
     """
+    found = [
+        f"{line}. Its results are compared with nothing."
+        for line in summary.get("broken_laws", [])[:1]
+    ]
     if known := _shortages(summary):
         return [
-            f"This is a trial run, with {' and '.join(known)}: its figures say little of the model."
+            *found,
+            f"This is a trial run, with {' and '.join(known)}: its figures say little of the model.",
         ]
-    found = list[str]()
     main = headline(summary)
+    if main.doubt:
+        found.append(f"{main.label}: {main.doubt}.")
     own = main.text(main.value)
     if main.is_no_better_than_constant:
         word = "no better" if main.is_worse_than_constant else "not shown to be better"
@@ -156,7 +179,7 @@ def cautions(summary: Summary, *, specialist: bool = True) -> list[str]:
             f"With this seed, the run is {word} than the best constant prediction ({main.label}: {both}); "
             "seqkit doctor looks for the cause (docs/doctor.md)."
         )
-    if specialist and main.is_beaten:
+    if specialist and main.is_beaten and not main.is_broken:
         against = f"{main.label}: {own} against {main.text(main.strong)}; {main.verdict}"
         found.append(f"{main.strong_name} is better ({against}).")
     return found

@@ -9,7 +9,7 @@ from itertools import pairwise
 from seqkit.comparison.statistics import LEVEL
 from seqkit.comparison.types import Difference, Results, Row
 from seqkit.comparison.unmatched import TOLERANCE
-from seqkit.comparison.verdicts import doubts
+from seqkit.comparison.verdicts import breaks_law, doubts, too_good
 from seqkit.config.recipe import load_yaml
 from seqkit.objectives.metric import fixed
 from seqkit.report.numbers import format_number, listed, plural
@@ -46,6 +46,8 @@ def answers(results: Results) -> Answer:
     rows = {row.name: row for row in results.candidates if row.mean is not None}
     if not rows:
         return Answer("No candidate has a result. The failures below say why.", [], [])
+    broken = [breaks_law(row) for row in rows.values() if row.broken]
+    rows = {name: row for name, row in rows.items() if not row.broken} or rows
     order = sorted(rows.values(), key=lambda row: row.mean or 0.0, reverse=metric.higher_is_better)
     best = order[0]
     others = order[1:]
@@ -54,18 +56,29 @@ def answers(results: Results) -> Answer:
     if failed := [row.name for row in results.candidates if row.mean is None]:
         found.append(f"{_subject(failed, 'has', 'have')} no result (see the failures).")
     if trial := _trial_sentence(results):
-        return Answer(trial, [], found, is_trial=True)
+        return Answer(trial, broken, found, is_trial=True)
     found = [*_baselines(results, order), *found]
     if not rivals:
-        text = f"Only {best.name} has a result: {metric.label} {metric.value(best.mean)}."
-        return Answer(text, [], found)
+        what = "keeps every law" if broken else "has a result"
+        text = f"Only {best.name} {what}: {metric.label} {metric.value(best.mean)}."
+        return Answer(text, [*broken, *_too_good(results, order)], found)
     rival = rivals[0]
     pair = results.difference(best.name, rival.name)
     assert pair is not None
-    overturning = [f"This is not settled: {why}" for why in doubts(pair, rows)]
+    overturning = [f"This is not settled: {why}" for why in doubts(pair, results)]
+    overturning += [
+        one for one in (*broken, *_too_good(results, order)) if one not in "".join(overturning)
+    ]
     rest = [row.name for row in others if row is not rival]
     text = _answer(results, best, rival, pair)
     return Answer(text, overturning, [*_others(results, pair, rest), *found])
+
+
+def _too_good(results: Results, rows: Sequence[Row]) -> Iterator[str]:
+    """Sentences on scores that are hardly possible."""
+    for row in rows:
+        if why := too_good(results, row, rows):
+            yield f"{row.name}: {why}."
 
 
 def _subject(names: Sequence[str], one: str, several: str) -> str:

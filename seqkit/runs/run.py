@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -92,12 +92,14 @@ def run(
     specialist: Specialist | None = None,
     resume: Resumed | None = None,
     tables: Tables | None = None,
+    broken: Sequence[str] | None = None,
 ) -> Summary | None:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
     examine: looks at the tested model and its data. specialist: strong baseline, beside the best constant. resume:
     where the unfinished run of this configuration in `folder` goes on; None: there is none. tables: has read the user's
-    table already; None: it has not.
+    table already; None: it has not. broken: sentences on the laws that the model is known to break; None: it is
+    examined first.
     Returns the summary; None on all processes of a distributed run but the first. A run that a signal stops
     writes a checkpoint and raises Interrupted. One that fails before the first optimizer step leaves no folder behind.
     Raises DataError, UsageError (a component refused), StorageError or DivergedError, each with one line.
@@ -114,6 +116,7 @@ def run(
         attempt = Attempt(prepared, folder, signals)
         if not is_first:
             with telling_of_lost_processes(folder):
+                attempt.examine(broken)
                 attempt.fit(point)
             return None
         with opened(folder, lambda: resume is not None or attempt.has_stepped):
@@ -127,6 +130,7 @@ def run(
                 _begin(folder, prepared)
             with logging_to(folder / "log.txt"):
                 check_examples(prepared)
+                attempt.examine(broken)
                 if prepared.initial is not None and point is None:
                     log.warning("%s", told(prepared.initial))
                 with telling_of_lost_processes(folder):
@@ -211,8 +215,8 @@ def resume_run(
 
 
 MAY_CHANGE = (
-    "trainer.skip_nonfinite", "trainer.checkpoint_every_minutes", "trainer.checkpoint_every_n_steps",
-    "trainer.checkpoint_keep", "trainer.enable_progress_bar", "data.num_workers",
+    "trainer.skip_nonfinite", "trainer.allow_broken_laws", "trainer.checkpoint_every_minutes",
+    "trainer.checkpoint_every_n_steps", "trainer.checkpoint_keep", "trainer.enable_progress_bar", "data.num_workers",
 )  # fmt: skip
 """Keys that may change when a run is resumed."""
 
@@ -272,10 +276,10 @@ def _may_be_same(given: Any, written: Any, *, of_source: bool = False) -> bool:
     return bool(given == written) or (of_source and given is None) or given == "auto"
 
 
-def trial(config: Config) -> Summary:
+def trial(config: Config, broken: Sequence[str] | None = None) -> Summary:
     """Train as `run` does, but keep nothing but the summary, with metrics on the validation split; none is tested.
 
-    Raises as `run` and `evaluate_model`.
+    broken: as of `run`. Raises as `run` and `evaluate_model`.
     """
     if "tasks" in config:
         raise UsageError(
@@ -294,6 +298,7 @@ def trial(config: Config) -> Summary:
     with silence_lightning(), TemporaryDirectory() as place:
         _begin(Path(place), prepared)
         attempt = Attempt(prepared, Path(place), StopSignals())
+        attempt.examine(broken)
         summary = attempt.fit()
         assert summary is not None  # a trial is one process
         metrics = evaluate_model(attempt.prepared.model, prepared.data, prepared.config, "valid")
@@ -315,6 +320,16 @@ class Attempt:
         self.has_stepped = False
         self.seconds = 0.0
         self.loggers: list[Any] = []
+        self.broken: list[str] = []
+
+    def examine(self, broken: Sequence[str] | None = None) -> None:
+        """Look for laws that the model breaks, unless they are known, and log them. Raises UsageError unless the
+        trainer's settings allow them."""
+        from seqkit.runs.examined.model import examined
+
+        self.broken = examined(self.prepared) if broken is None else list(broken)
+        for line in self.broken:
+            log.warning("%s; it trains all the same, and is compared with nothing", line)
 
     def fit(self, point: tuple[Checkpoint, Mapping[str, Any]] | None = None) -> Summary | None:
         """Train, and write weights and a summary. Every process of a distributed run is here; the first one gets it.
@@ -437,6 +452,8 @@ class Attempt:
             "weights": weights,
             "steps": steps,
         }
+        if self.broken:
+            facts["broken_laws"] = self.broken
         facts |= {name: round(value, 4) for name, value in after.items() if value is not None}
         facts |= {
             "wall_seconds": round(self.seconds, 1),
@@ -445,10 +462,14 @@ class Attempt:
         try:
             if not prepared.tasks:
                 return write_summary(self.folder, prepared, {**facts, "tokens_seen": tokens[""]})
-            own = {
+            own: dict[str, dict[str, Any]] = {
                 name: {"steps": number, "tokens_seen": tokens[f"{name}/"]}
                 for name, number in prepared.data.steps(steps).items()
             }
+            for name in own if self.broken else ():
+                prefix = f"tasks.{name}: "
+                lines = [line for line in self.broken if line.startswith(prefix)]
+                own[name]["broken_laws"] = [line.removeprefix(prefix) for line in lines]
             return write_tasks(self.folder, prepared, facts, own)
         except OSError as error:
             raise StorageError(

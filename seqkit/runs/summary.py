@@ -116,6 +116,7 @@ class Summary(Record, frozen=True):
     extents: list[tuple[float, float]] = []
     state: Literal["trained", "finished"] = "finished"
     skipped_steps: int = 0
+    broken_laws: list[str] = []
     weights: str = "last"
     steps: int
     network_share: float | None = None

@@ -107,7 +107,7 @@ class EmbeddedBackbone(nn.Module):
         return hidden[0]
 
 
-def leave_zero(backbone: Backbone) -> None:
+def leave_zero(backbone: nn.Module) -> None:
     """Give parameters that start at zero, as an output projection may, small random numbers, as a training step does.
 
     What is behind them would have no effect and no gradient yet.
@@ -163,7 +163,7 @@ def assert_as_alone(
 def padding_may_hold_anything(model: EmbeddedBackbone, examples: Examples) -> None:
     """NaN (or any id) in padded content and positions changes neither hidden states nor gradients."""
     clean = TokenBatch.collate(examples).pad(2)
-    dirty = _with_dirty_padding(clean, model.spec)
+    dirty = with_dirty_padding(clean, model.spec)
     expected, expected_gradients = _gradients(model, clean)
     got, gradients = _gradients(model, dirty)
     assert_same(got, expected, "it reads padding: the content of padding changes hidden states")
@@ -172,7 +172,7 @@ def padding_may_hold_anything(model: EmbeddedBackbone, examples: Examples) -> No
         assert_same(gradients[name], gradient, fault)
 
 
-def _with_dirty_padding(batch: TokenBatch, spec: TokenSpec) -> TokenBatch:
+def with_dirty_padding(batch: TokenBatch, spec: TokenSpec) -> TokenBatch:
     """The batch, and those of its parts, with NaN or the largest id where it is padded."""
     largest = torch.tensor(spec.id_sizes or len(spec.parts)) - 1
     dirty: dict[str, Any] = {}
@@ -181,7 +181,7 @@ def _with_dirty_padding(batch: TokenBatch, spec: TokenSpec) -> TokenBatch:
         dirty[name][~batch.valid] = torch.nan if value.is_floating_point() else largest
     if batch.parts is not None:
         dirty["parts"] = _changed_parts(
-            batch.parts, lambda name, part: _with_dirty_padding(part.batch, spec.part(name))
+            batch.parts, lambda name, part: with_dirty_padding(part.batch, spec.part(name))
         )
     return batch.columns(slice(None)).replace(**dirty)
 

@@ -39,7 +39,8 @@ class TrainerSettings:
     checkpoint_every_n_steps: intervals between points to resume from; null: none. checkpoint_keep: number of them that
     stay. weights: weights of the run: `last`, or `best` by the objective's metric on the validation split; null: best
     if there is a validation split, last for several tasks. skip_nonfinite: optimizer steps that may be left out because
-    loss or gradient are not finite. precision: `auto` is bf16-mixed on a GPU that has bfloat16, else 32-true, as null.
+    loss or gradient are not finite. allow_broken_laws: train a model that breaks a law, too.
+    precision: `auto` is bf16-mixed on a GPU that has bfloat16, else 32-true, as null.
     compile: torch.compile model and loss as one; `auto`: on a GPU, for a training that repays it
     (`seqkit.training.compiled`).
     cuda_graph: replay steps as CUDA graphs; `auto`: where it pays (`seqkit.training.step_graph`).
@@ -78,6 +79,7 @@ class TrainerSettings:
     checkpoint_keep: Steps = 1
     weights: Literal["last", "best"] | None = None
     skip_nonfinite: Annotated[int, Field(ge=0)] = 0
+    allow_broken_laws: bool = False
     accumulate_grad_batches: Steps = 1
     gradient_clip_val: Annotated[float, Field(ge=0)] | None = None
 
@@ -97,7 +99,8 @@ class TrainerSettings:
 
 OWN = (
     "checkpoint_every_minutes", "checkpoint_every_n_steps", "checkpoint_keep", "weights", "skip_nonfinite", "compile",
-    "cuda_graph", "activation_checkpointing", "callbacks", "fine_tuning", "logger", "min_steps", "profiler",
+    "cuda_graph", "activation_checkpointing", "allow_broken_laws", "callbacks", "fine_tuning", "logger", "min_steps",
+    "profiler",
 )  # fmt: skip
 """Settings that are not passed to Lightning's Trainer as they are."""
 
