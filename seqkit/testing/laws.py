@@ -9,6 +9,7 @@ b batch · n tokens · f features · p axes · d width
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -26,6 +27,7 @@ from seqkit.nn.embedder import Embedder
 from seqkit.nn.join_embedder import JoinEmbedder
 from seqkit.nn.position.absolute import default_position
 from seqkit.nn.position.bias import EdgeBias
+from seqkit.testing.checks import DifferenceError
 
 TOLERANCE = 1e-7
 
@@ -551,11 +553,20 @@ def fixed_generator() -> torch.Generator:
 
 
 def assert_same(got: Tensor, expected: Tensor, fault: str) -> None:
-    """Raises AssertionError if two tensors differ in shape, or in a value by more than `TOLERANCE`."""
+    """Raises AssertionError if two tensors differ in shape, and DifferenceError if in a value by more than
+    `TOLERANCE`."""
     if got.shape != expected.shape:
         raise AssertionError(f"{fault} (it is {list(got.shape)}, not {list(expected.shape)})")
     if not is_same(got, expected):
-        raise AssertionError(f"{fault} (by {float((got - expected).detach().abs().max()):.2g})")
+        difference = _largest(got - expected)
+        right = _largest(expected)
+        share = difference / right if right else math.inf
+        raise DifferenceError(f"{fault} (by {difference:.2g} of {right:.2g})", share)
+
+
+def _largest(values: Tensor) -> float:
+    """The largest size of a number; infinite where one is NaN."""
+    return float(values.detach().abs().nan_to_num(math.inf, posinf=math.inf).max())
 
 
 def is_same(got: Tensor, expected: Tensor) -> bool:
