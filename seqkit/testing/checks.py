@@ -20,6 +20,7 @@ P = ParamSpec("P")
 SLOW = {
     "any_batch_gives_the_same",
     "columns_far_along_are_like_others",
+    "columns_read_the_past_alike",
     "gradients_are_right",
     "is_the_same_in_another_process",
     "keeps_its_reach",

@@ -139,7 +139,7 @@ def check_module(
     >>> layer = torch.nn.TransformerEncoderLayer(8, 2, dropout=0.0, batch_first=True)
     >>> checked = check_module(layer, dim=8, call=lambda layer, x, valid: layer(x, src_key_padding_mask=~valid))
     >>> len(checked)
-    17
+    15
     """
     width = dim if dim is not None else getattr(module, "dim", None)
     if not isinstance(width, int):
