@@ -116,7 +116,7 @@ class TokenBatch(Padded):
             )
         self.know(Padding.of(self.valid))
         if self.is_padded and may_read(self.valid):
-            # backbones rely on it: a causal token sees no padding, and a recurrent layer packs its rows by their lengths
+            # a causal mask leaves padding out, and recurrent layers pack their rows by lengths: both rely on it
             moved = (self.valid[:, 1:] & ~self.valid[:, :-1]).any(dim=1)
             if bool(moved.any()):
                 raise ValueError(

@@ -122,8 +122,7 @@ def gradients_add_up_under_padding(called: Called, examples: list[Tensor]) -> No
         for name, gradient in by_weight.items():
             total[name] = total.get(name, torch.zeros_like(gradient)) + gradient
     for place in (RIGHT, LEFT) if _takes_left(called, examples) else (RIGHT,):
-        rows = max(map(len, examples)) + place.before + place.after
-        batch, valid = _stacked(called, examples, place, rows)
+        batch, valid = stacked(called, examples, place)
         batch.requires_grad_()
         hidden = called(batch, valid)
         value = torch.stack(
@@ -144,8 +143,9 @@ def gradients_add_up_under_padding(called: Called, examples: list[Tensor]) -> No
             )
 
 
-def _stacked(called: Called, examples: list[Tensor], place: Place, n: int) -> tuple[Tensor, Tensor]:
-    """Examples with padding on one side, [b n d], and valid [b n]."""
+def stacked(called: Called, examples: list[Tensor], place: Place) -> tuple[Tensor, Tensor]:
+    """Examples with padding on one side, also of the longest, [b n d], and valid [b n]."""
+    n = max(map(len, examples)) + place.before + place.after
     rows = []
     for x in examples:
         rest = n - len(x)

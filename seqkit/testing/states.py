@@ -22,7 +22,7 @@ from seqkit.testing.called import (
 )
 from seqkit.testing.checks import NotCheckedError
 from seqkit.testing.laws import assert_same
-from seqkit.testing.padding import left_padding_changes_nothing
+from seqkit.testing.padding import left_padding_changes_nothing, stacked
 
 NUM_STEPS = 3
 """Columns that follow a prompt, one by one."""
@@ -104,7 +104,7 @@ def a_state_begins_anew(called: Called, examples: list[Tensor]) -> None:
     with refusal_is_an_answer(), torch.no_grad():
         alone = called(x)
         first, _ = _step(called, x, _new(called, 1))
-        _, left = _step(called, other, _new(called, len(other)))
+        _step(called, other, _new(called, len(other)))
         again, _ = _step(called, x, _new(called, 1))
         assert_same(
             again,
@@ -112,7 +112,6 @@ def a_state_begins_anew(called: Called, examples: list[Tensor]) -> None:
             "a new state does not begin anew: something of another is left in the module",
         )
         assert_same(called(x), alone, "after steps, a call without a state gives other vectors")
-        del left
 
 
 def a_warm_up_moves_no_state(called: Called, examples: list[Tensor]) -> None:
@@ -227,17 +226,10 @@ def _assert_goes_on(
 ) -> None:
     """Raises AssertionError if prompts with padding and then tokens differ from each example alone."""
     prompts = [x[:-NUM_STEPS] for x in examples]
-    n = max(map(len, prompts))
-    rows = []
-    for x in prompts:
-        rest = n - len(x)
-        side = Place(place.name, before=rest) if place.before else Place(place.name, after=rest)
-        rows.append(side.row(x, *called.vectors(n, seed=3)))
-    batch = torch.stack([row for row, _ in rows])
-    valid = torch.stack([real for _, real in rows])
+    batch, valid = stacked(called, prompts, place)
     how = f"after prompts padded {place.name}" + (" in two parts" if num_parts > 1 else "")
     with refusal_is_an_answer(), torch.no_grad():
-        state = _new(called, len(rows))
+        state = _new(called, len(prompts))
         for part, real in zip(
             batch.chunk(num_parts, dim=1), valid.chunk(num_parts, dim=1), strict=True
         ):
