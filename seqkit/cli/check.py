@@ -121,7 +121,7 @@ def _checked(
         ways = (False, True) if has_causal else (bool(cls(24, **settings).causal),)
         return check_backbone(build, causal=ways, quick=quick, device=device)
     except AssertionError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(" ".join(str(error).splitlines())) from error
     except TypeError as error:  # of its constructor: what its methods raise names a law
         raise UsageError(
             f"{cls.__name__} cannot be built: {error}; give its settings, as --NAME VALUE"

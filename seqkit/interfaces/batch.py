@@ -86,7 +86,7 @@ class TokenBatch(Padded):
     tokenizer. graphs: [b n] int64, number of the graph that a token of these belongs to, 0: of none: the adjacency
     masks pairs of one graph alone; None: each example is one graph, if there is an adjacency.
     padding: on the CPU it is looked up when the batch is made; to an accelerator it goes along with `to`.
-    Raises ValueError where sizes differ, or `reach` is not like that.
+    Raises ValueError where sizes differ, where padding stands before a real token, or `reach` is not like that.
 
     >>> short, long = (Tokens(torch.arange(n), torch.arange(float(n))[:, None]) for n in (1, 3))
     >>> batch = TokenBatch.collate([short, long])
@@ -115,6 +115,14 @@ class TokenBatch(Padded):
                 f"valid is {describe_tensor(self.valid)}; give [b n] bool, True where a token is real"
             )
         self.know(Padding.of(self.valid))
+        if self.is_padded and may_read(self.valid):
+            # a causal mask leaves padding out, and recurrent layers pack their rows by lengths: both rely on it
+            moved = (self.valid[:, 1:] & ~self.valid[:, :-1]).any(dim=1)
+            if bool(moved.any()):
+                raise ValueError(
+                    f"row {int(moved.nonzero()[0])} of valid has padding before a real token; pad on the right, as "
+                    "TokenBatch.collate does"
+                )
         for name, value in by_token(self).items():
             if value.shape[:2] != self.valid.shape:
                 raise ValueError(

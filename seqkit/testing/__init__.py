@@ -6,7 +6,7 @@ check(MyLayer(32), dim=32, causal=True)
 """
 
 from seqkit.testing.backbones import check_backbone, check_embedded_backbone, laws_for, synthetic
-from seqkit.testing.checks import Checked
+from seqkit.testing.checks import BrokenLawsError, Checked, Fault
 from seqkit.testing.entry import check, laws
 from seqkit.testing.inside import check_mechanism, check_position, check_relative_position
 from seqkit.testing.laws import EmbeddedBackbone
@@ -14,8 +14,10 @@ from seqkit.testing.modules import check_module
 from seqkit.testing.tokenizers import check_tokenizer
 
 __all__ = [
+    "BrokenLawsError",
     "Checked",
     "EmbeddedBackbone",
+    "Fault",
     "check",
     "check_backbone",
     "check_embedded_backbone",

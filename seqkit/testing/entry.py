@@ -26,14 +26,14 @@ def check(subject: Any, **settings: Any) -> Checked:
     maps vectors [b n d] and a mask [b n] to vectors [b n d].
     settings: those of `check_tokenizer` (its `raws` may be left out if the class has `examples`), `check_backbone`,
     `check_mechanism`, `check_position`, `check_relative_position` or `check_module`.
-    Raises AssertionError with the class, the law and the fault; TypeError for anything else.
+    Raises BrokenLawsError with the class and every broken law; TypeError for anything else.
 
     >>> import torch
     >>> class Smooth(torch.nn.Module):
     ...     def forward(self, x, valid):
     ...         return (x * valid[..., None]).cumsum(dim=1)
     >>> check(Smooth(), dim=8, causal=True)
-    10 laws are kept: ...
+    17 laws are kept: ...
     """
     if isinstance(subject, Tokenizer):
         return check_tokenizer(

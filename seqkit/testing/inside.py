@@ -149,6 +149,7 @@ def _check_inside(
     checks: Checks, name: str, build: Callable[..., Backbone], causal: Sequence[bool | None]
 ) -> None:
     """Checks the laws of backbones that `build(dim, causal=...)` makes, with the part of that name inside."""
+    checks.inside = f"{name} in "
     try:
         check_kinds(checks, build, dim=DIM, causal=causal)
     except AssertionError as error:

@@ -95,13 +95,10 @@ def leaves_input_and_process_alone(model: EmbeddedBackbone, examples: Examples) 
 
 
 def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Examples) -> None:
-    """Other positions change the hidden states if `uses_positions`, and nothing otherwise: the embedder has added them.
-    A backbone that `is_recurrent` knows the order of columns, one that `ignores_order` does not, and any other uses it
-    only if it `knows_columns`."""
+    """Other positions change the hidden states if `uses_positions`, and else nothing: the embedder has added them."""
     backbone = model.backbone
     num_axes = model.spec.num_axes
     used = [False] * num_axes
-    knows_columns = False
     for x in (x for x in examples if len(x) > 2 and num_axes):
         order = other_order(len(x))
         embedded = model.embed(TokenBatch.collate([x]))
@@ -110,11 +107,6 @@ def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Examples) -> No
             positions = embedded.positions.clone()
             positions[..., axis] = positions[:, order, axis]
             used[axis] |= not is_same(backbone(replace(embedded, positions=positions)), hidden)
-        if x.adjacency is None and not model.causal:
-            mixed = replace(
-                embedded, hidden=embedded.hidden[:, order], positions=embedded.positions[:, order]
-            )
-            knows_columns |= not is_same(backbone(mixed), hidden[:, order])
     if any(used) and not backbone.uses_positions:
         raise AssertionError(
             "positions change the hidden states, but uses_positions is False: they are added to the embeddings, too; "
@@ -125,8 +117,22 @@ def uses_positions_as_it_says(model: EmbeddedBackbone, examples: Examples) -> No
             raise AssertionError(
                 f"uses_positions is True, but other positions on axis {axis} give the same hidden states: add each axis"
             )
-    if not num_axes or model.causal or examples[0].adjacency is not None:
+
+
+def knows_columns_as_it_says(model: EmbeddedBackbone, examples: Examples) -> None:
+    """Tokens in another order, with their positions, give other hidden states if the backbone `is_recurrent`, never if
+    it `ignores_order`, and else only if it `knows_columns`."""
+    backbone = model.backbone
+    if not model.spec.num_axes or model.causal or examples[0].adjacency is not None:
         return
+    knows_columns = False
+    for x in (x for x in examples if len(x) > 2):
+        order = other_order(len(x))
+        embedded = model.embed(TokenBatch.collate([x]))
+        mixed = replace(
+            embedded, hidden=embedded.hidden[:, order], positions=embedded.positions[:, order]
+        )
+        knows_columns |= not is_same(backbone(mixed), backbone(embedded)[:, order])
     if knows_columns and not (
         backbone.is_recurrent or backbone.knows_columns or backbone.ignores_order
     ):
@@ -251,6 +257,8 @@ def edges_matter(model: EmbeddedBackbone, examples: Examples) -> None:
 
 def gradients_are_right(model: EmbeddedBackbone, examples: Examples) -> None:
     """Gradients equal finite differences along a random direction, of the embeddings and of each parameter."""
+    if model.dtype != torch.float64:
+        raise NotCheckedError("it does not run in float64")
     generator = fixed_generator()
     backbone = copy.deepcopy(model.backbone)
     embedded = model.embed(TokenBatch.collate(examples))
@@ -319,6 +327,7 @@ MODULE_LAWS = (
     is_deterministic,
     leaves_input_and_process_alone,
     uses_positions_as_it_says,
+    knows_columns_as_it_says,
     works_in_float32,
     one_seed_trains_alike,
     training_mates_change_nothing,

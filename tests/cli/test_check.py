@@ -38,14 +38,14 @@ def test_a_new_backbone_passes_its_check(capsys):
     assert main(["new", "backbone", "RunningMean"]) == 0
     assert "--model.backbone RunningMean --preset debug" in capsys.readouterr().out
     assert main(["check", "running_mean.py", "--depth", "1", "--quick"]) == 0
-    assert "RunningMean keeps 1" in capsys.readouterr().out
+    assert "RunningMean keeps 2" in capsys.readouterr().out
     assert main(["new", "backbone", "LSTM"]) == 2
     assert "there is a backbone LSTM already" in capsys.readouterr().err
 
 
 def test_the_device_of_a_check_is_given_and_one_that_is_not_here_is_an_error_of_one_line(capsys):
     assert main(["check", "MeanPool", "--device", "cpu", "--quick"]) == 0
-    assert "MeanPool keeps 1" in capsys.readouterr().out
+    assert "MeanPool keeps 20" in capsys.readouterr().out
     assert main(["check", "MeanPool", "--device", "gpu"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1

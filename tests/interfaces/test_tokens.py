@@ -335,6 +335,15 @@ def test_another_process_knows_of_padding_what_this_one_does():
 COUNTED = torch.arange(40) < torch.tensor([40, 9])[:, None]
 
 
+def test_padding_before_a_real_token_is_refused():
+    valid = torch.ones(3, 4, dtype=torch.bool)
+    valid[0, 2:] = False
+    for row in ([False, True, True, True], [True, False, True, True]):
+        valid[1] = torch.tensor(row)
+        with pytest.raises(ValueError, match="row 1 of valid has padding before a real token"):
+            TokenBatch(torch.zeros(3, 4, 5), torch.zeros(3, 4, 1), valid)
+
+
 def test_real_tokens_are_counted_on_the_cpu_and_the_bound_goes_along():
     batch = TokenBatch(torch.zeros(2, 40, 5), torch.zeros(2, 40, 1), COUNTED)
     moved = batch.to("meta")
@@ -349,7 +358,7 @@ def test_real_tokens_are_counted_on_the_cpu_and_the_bound_goes_along():
     assert moved.columns(slice(20)).padding.most_real == 40  # and there are no more
     assert moved.pad(5).padding.most_real == batch.padding.most_real
     assert moved.replace(valid=moved.valid.clone()).padding.most_real == 80
-    assert batch.replace(valid=~COUNTED).padding.most_real == 32  # 31 are
+    assert batch.replace(valid=~COUNTED.flip(1)).padding.most_real == 32  # 31 are
     assert pickle.loads(pickle.dumps(batch)).padding.most_real == batch.padding.most_real
 
 

@@ -522,12 +522,12 @@ INVENTED = [
     (
         KnowsNoOrder,
         False,
-        "uses_positions_as_it_says: is_recurrent is True, but tokens in another order give the same",
+        "knows_columns_as_it_says: is_recurrent is True, but tokens in another order give the same",
     ),
     (
         BagThatKnowsOrder,
         False,
-        "uses_positions_as_it_says: ignores_order is True, but tokens in another order",
+        "knows_columns_as_it_says: ignores_order is True, but tokens in another order",
     ),
     (
         ChangesItsInput,
@@ -590,7 +590,7 @@ INVENTED = [
     (
         CountsColumnsUnsaid,
         False,
-        "uses_positions_as_it_says: tokens in another order, with their positions, give other",
+        "knows_columns_as_it_says: tokens in another order, with their positions, give other",
     ),
     (
         SharesAWeight,

@@ -9,7 +9,7 @@ from seqkit.backbones import GRU
 from seqkit.nn.attention.multi_head import ScaledDotProductAttention
 from seqkit.nn.position.absolute import Sinusoidal
 from seqkit.nn.position.rotary import Rotary
-from seqkit.testing import check, laws
+from seqkit.testing import BrokenLawsError, check, laws
 from seqkit.tokenizers import Bytes
 
 DIM = 8
@@ -107,8 +107,43 @@ class DoublesItsWidth(Mixer):
     ],
 )
 def test_a_fault_of_a_module_is_named(faulty, sentence):
-    with pytest.raises(AssertionError, match=f"^{faulty.__name__}: {sentence}"):
+    with pytest.raises(AssertionError, match=f"(?m)^{faulty.__name__}: {sentence}"):
         check(faulty(), dim=DIM, causal=True)
+
+
+class ReadsPaddingAndPrints(Prints):
+    def forward(self, x, valid):
+        return super().forward(x, valid) + x.mean(dim=1, keepdim=True)
+
+
+def test_all_broken_laws_are_named_in_one_call_with_their_sizes():
+    with pytest.raises(BrokenLawsError) as raised:
+        check(ReadsPaddingAndPrints(), dim=DIM)
+    first, *lines = str(raised.value).splitlines()
+    checked = raised.value.checked
+    laws_of = {fault.law: fault for fault in checked.broken}
+    assert first == f"ReadsPaddingAndPrints breaks {len(checked.broken)} laws:"
+    assert len(lines) == len(checked.broken)
+    assert laws_of["leaves_input_and_process_alone"].size is None
+    assert 0.001 < laws_of["padding_changes_nothing"].size < 2
+    assert laws_of.keys().isdisjoint(law.__name__ for law in checked)
+    assert {checked.left_out[name] for name in laws_of} == {"broken"}
+    assert check(Mixer(), dim=DIM, quick=True).broken == ()
+
+
+def test_an_error_that_every_law_meets_is_said_once():
+    with pytest.raises(BrokenLawsError, match=r"^Mixer: .*: it raises RuntimeError") as raised:
+        check(Mixer(), dim=DIM + 1)
+    assert str(raised.value).count("\n") == 0
+    assert isinstance(raised.value.__cause__, RuntimeError)
+
+
+def test_an_ignored_law_is_left_out_with_its_reason_and_an_unknown_one_is_refused():
+    reason = {"leaves_input_and_process_alone": "it shows what it gets"}
+    checked = check(Prints(), dim=DIM, causal=True, quick=True, ignore=reason)
+    assert checked.left_out["leaves_input_and_process_alone"] == "it shows what it gets"
+    with pytest.raises(ValueError, match=r"ignore has 'prints'"):
+        check(Prints(), dim=DIM, quick=True, ignore={"prints": "a reason"} | reason)
 
 
 def test_a_sound_module_stays_as_it_is_and_a_transformer_layer_passes():
@@ -121,7 +156,9 @@ def test_a_sound_module_stays_as_it_is_and_a_transformer_layer_passes():
     assert module.linear.weight.equal(before)
     layer = nn.TransformerEncoderLayer(DIM, 2, dropout=0.0, batch_first=True)
     call = {"call": lambda layer, x, valid: layer(x, src_key_padding_mask=~valid), "quick": True}
-    assert check(layer, dim=DIM, **call).left_out == {"gradients_are_right": "takes long"}
+    left_out = check(layer, dim=DIM, **call).left_out
+    assert left_out.pop("gradients_are_right") == "takes long"
+    assert left_out.keys() == {"padding_may_hold_nan"}
     with pytest.raises(ValueError, match="give dim="):
         check(layer, **call)
 
@@ -185,7 +222,7 @@ def test_each_law_is_a_test_and_an_expected_failure_is_strict(pytester):
         """
     )
     result = pytester.runpytest("-p", "no:randomly")
-    result.assert_outcomes(passed=27, xfailed=1, failed=2)
+    result.assert_outcomes(passed=48, xfailed=1, failed=2, skipped=3)
     result.stdout.fnmatch_lines(["*XPASS(strict)*it predicts*"])
     with pytest.raises(ValueError, match="expects no_such_law to fail"):
         laws(dim=DIM, expected_failures={"no_such_law": "a reason"})(TestMixer)

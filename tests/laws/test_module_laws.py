@@ -1,0 +1,145 @@
+"""Each law of `check(module)` names the fault that is planted for it first, and what is sound keeps them all."""
+
+import pytest
+import torch
+from laws.faulty_modules import (
+    DIM,
+    MODULES,
+    WITH_SEGMENTS,
+    WITH_STATES,
+    Attends,
+    AttendsBack,
+    Decays,
+    by_rows,
+    by_run,
+    by_segment,
+)
+from torch import nn
+
+from seqkit.testing import BrokenLawsError, check
+
+DOORS = {"step": by_run, "reorder": by_rows, "segments": by_segment}
+
+
+def broken(module, **settings):
+    """The laws that a module breaks, the first one first."""
+    with pytest.raises(BrokenLawsError) as raised:
+        check(module, dim=DIM, causal=module.causal, **settings)
+    return [fault.law for fault in raised.value.checked.broken]
+
+
+@pytest.mark.parametrize(("make", "law"), MODULES, ids=[f"{x[0].__name__}" for x in MODULES])
+def test_a_planted_fault_is_named_by_its_law_first(make, law):
+    torch.manual_seed(0)
+    assert broken(make())[0] == law
+
+
+@pytest.mark.parametrize(("make", "step", "reorder", "law"), WITH_STATES)
+def test_a_fault_of_a_state_is_named_by_its_law_alone_or_first(make, step, reorder, law):
+    torch.manual_seed(0)
+    assert broken(make(), step=step, reorder=reorder)[0] == law
+
+
+@pytest.mark.parametrize(("segments", "law"), WITH_SEGMENTS)
+def test_a_fault_of_packed_rows_is_named_by_its_law_first(segments, law):
+    torch.manual_seed(0)
+    assert broken(Decays(), segments=segments)[0] == law
+
+
+@pytest.mark.parametrize("make", [Decays, AttendsBack, Attends])
+def test_a_sound_module_keeps_every_law(make):
+    torch.manual_seed(0)
+    doors = DOORS if make is Decays else {}
+    checked = check(make(), dim=DIM, causal=make.causal, **doors)
+    assert set(checked.left_out) <= {"padding_may_hold_nan"}
+
+
+def test_every_law_of_a_module_has_a_planted_fault():
+    planted = {row[-1] for row in [*MODULES, *WITH_STATES, *WITH_SEGMENTS]}
+    known = check(Decays(), dim=DIM, causal=True, only=(), **DOORS).left_out
+    assert set(known) == planted
+
+
+# ── what is no fault ──
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_a_recurrent_module_of_torch_needs_no_call_and_may_ignore_the_mask(kind):
+    one = kind(DIM, DIM, 2, batch_first=True)
+    assert len(check(one, dim=DIM, causal=True)) > 15
+    ignoring = check(one, dim=DIM, causal=True, call=lambda m, x, valid: m(x)[0])
+    assert "right padding" in ignoring.left_out["left_padding_changes_nothing"]
+    assert check(kind(DIM, DIM // 2, batch_first=True, bidirectional=True), dim=DIM)
+    with pytest.raises(BrokenLawsError, match="padding_changes_nothing"):
+        both = kind(DIM, DIM // 2, batch_first=True, bidirectional=True)
+        check(both, dim=DIM, call=lambda m, x, valid: m(x)[0])
+
+
+class Tied(nn.Module):
+    """Two layers of one weight, one whose weight is computed, and a view of a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Linear(DIM, DIM)
+        self.two = nn.Linear(DIM, DIM)
+        self.two.weight = self.one.weight
+        with pytest.warns(FutureWarning, match="weight_norm"):
+            self.three = nn.utils.weight_norm(nn.Linear(DIM, DIM))
+        self.views = [self.one.weight.data[0]]
+
+    def forward(self, x, valid):
+        return self.three(self.two(self.one(x).tanh()))
+
+
+class InFloat32(nn.Linear):
+    def forward(self, x):
+        if x.dtype != torch.float32:
+            raise RuntimeError("float32 alone")
+        return super().forward(x)
+
+
+class LooksUpColumns(AttendsBack):
+    """As of many published models, its table is too short for long examples, and left padding moves it."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(20, DIM)
+        self.words = nn.Embedding(5, DIM)
+        self.pooler = nn.Linear(DIM, DIM)
+
+    def forward(self, x, valid):
+        hidden = super().forward(x + self.table(torch.arange(x.shape[1])), valid)
+        self.pooler(hidden[:, 0])
+        return hidden
+
+
+class RefusesLeftPadding(Decays):
+    def forward(self, x, valid):
+        if not bool(valid[:, 0].all()):
+            raise ValueError("left padding is not supported")
+        return super().forward(x, valid)
+
+
+class TakesSeveral(Decays):
+    def forward(self, x, valid):
+        if len(x) == 1:
+            raise RuntimeError("two or more")
+        return super().forward(x, valid)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "reason"),
+    [
+        (Tied(), "left_padding_changes_nothing", "takes no mask"),
+        (InFloat32(DIM, DIM), "float64", "float32 alone; laws are checked in float32"),
+        (LooksUpColumns(), "left_padding_changes_nothing", "looks up table by column"),
+        (LooksUpColumns(), "examples_of_131_tokens", "IndexError"),
+        (RefusesLeftPadding(), "left_padding_changes_nothing", "left padding is not supported"),
+        (TakesSeveral(), "batch_of_one", "two or more"),
+    ],
+)
+def test_what_a_module_cannot_do_is_left_out_with_the_reason(module, name, reason):
+    call = (lambda m, x, valid: m(x)) if isinstance(module, InFloat32) else None
+    checked = check(module, dim=DIM, causal=True, call=call)
+    assert reason in checked.left_out[name]
+    assert "padding_changes_nothing" in repr(checked)
