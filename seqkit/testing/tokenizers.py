@@ -404,7 +404,8 @@ def fit_learns_what_state_saves(_: Tokenizer, raws: Raws, fresh: Callable[[], To
             "fitting again on the same examples gives another state; forget the earlier fit first"
         )
     with contextlib.suppress(DataError):
-        alone, both = fresh(), fresh()
+        alone = fresh()
+        both = fresh()
         both.fit(list(raws[:1]))  # type: ignore[attr-defined]
         kept = copy.deepcopy(both.state())
         for each in (alone, both):
