@@ -1,6 +1,7 @@
-"""Laws that every tokenizer, backbone, mechanism and position keeps, to be run over your own without a test framework.
+"""Laws that every tokenizer, objective, backbone, mechanism and position keeps, to be run over your own.
 
 check(Morse(), raws=["... --- ...", "- . ... -"])
+check(MyObjective())
 check(MyBackbone)
 check(MyLayer(32), dim=32, causal=True)
 """
@@ -11,6 +12,7 @@ from seqkit.testing.entry import check, laws
 from seqkit.testing.inside import check_mechanism, check_position, check_relative_position
 from seqkit.testing.laws import EmbeddedBackbone
 from seqkit.testing.modules import check_module
+from seqkit.testing.objectives import check_objective
 from seqkit.testing.tokenizers import check_tokenizer
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "check_embedded_backbone",
     "check_mechanism",
     "check_module",
+    "check_objective",
     "check_position",
     "check_relative_position",
     "check_tokenizer",

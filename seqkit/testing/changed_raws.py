@@ -81,11 +81,11 @@ def tried_places(tokenizer: Tokenizer, raws: Sequence[Any]) -> Read:
     """Places in raw examples that were changed so that `encode` accepts it, and whether it reads them."""
     generator = random.Random(0)  # noqa: S311  draws places, no secrets
     places: Read = defaultdict(list)
-    leaves = [list(_leaves(raw)) for raw in raws]
+    inside = [list(leaves(raw)) for raw in raws]
     columns: dict[Field, list[Any]] = defaultdict(list)
-    for _, field, value in itertools.chain(*leaves):
+    for _, field, value in itertools.chain(*inside):
         columns[field].append(value)
-    for raw, own in zip(raws, leaves, strict=True):
+    for raw, own in zip(raws, inside, strict=True):
         tokens = copy.deepcopy(tokenizer.encode(raw))
         num_places = -(-NUM_PLACES // len(raws))
         chosen = generator.sample(own, min(num_places, len(own)))
@@ -106,7 +106,7 @@ def _is_read(
     for value in values:
         # the change made it no example, such as an open ring in a SMILES
         with contextlib.suppress(Exception):
-            if difference(tokenizer.encode(_with(raw, path, value)), tokens) is not None:
+            if difference(tokenizer.encode(with_value(raw, path, value)), tokens) is not None:
                 return True
             is_accepted = True
     if is_accepted:
@@ -114,7 +114,7 @@ def _is_read(
     return None
 
 
-def _leaves(value: Any, path: Path = (), field: Field = ()) -> Iterator[tuple[Path, Field, Any]]:
+def leaves(value: Any, path: Path = (), field: Field = ()) -> Iterator[tuple[Path, Field, Any]]:
     """Path, field and value of all that can be changed in a raw example."""
     if isinstance(value, np.ndarray) and value.dtype.kind in WIDE:
         value = torch.from_numpy(value.astype(WIDE[value.dtype.kind]))
@@ -126,7 +126,7 @@ def _leaves(value: Any, path: Path = (), field: Field = ()) -> Iterator[tuple[Pa
             yield path, field, value
     elif isinstance(value, Waveform | GraphData):
         name = "samples" if isinstance(value, Waveform) else "nodes"
-        yield from _leaves(getattr(value, name), (*path, name), field)
+        yield from leaves(getattr(value, name), (*path, name), field)
     elif isinstance(value, Mapping):
         inside = [(key, f"[{key!r}]", inner) for key, inner in value.items()]
     elif dataclasses.is_dataclass(value):
@@ -134,10 +134,10 @@ def _leaves(value: Any, path: Path = (), field: Field = ()) -> Iterator[tuple[Pa
     elif isinstance(value, list | tuple):
         inside = [(i, "[…]", inner) for i, inner in enumerate(value)]
     for step, name, inner in inside:
-        yield from _leaves(inner, (*path, step), (*field, name))
+        yield from leaves(inner, (*path, step), (*field, name))
 
 
-def _with(raw: Any, path: Path, value: Any) -> Any:
+def with_value(raw: Any, path: Path, value: Any) -> Any:
     """A copy of a raw example with another value at a path."""
     if not path:
         if isinstance(raw, np.ndarray):
@@ -148,11 +148,11 @@ def _with(raw: Any, path: Path, value: Any) -> Any:
     if isinstance(raw, Waveform):
         return raw._replace(samples=value)
     if dataclasses.is_dataclass(raw) and not isinstance(raw, type):
-        return dataclasses.replace(raw, **{step: _with(getattr(raw, step), rest, value)})
+        return dataclasses.replace(raw, **{step: with_value(getattr(raw, step), rest, value)})
     if isinstance(raw, tuple):
-        return (*raw[:step], _with(raw[step], rest, value), *raw[step + 1 :])
+        return (*raw[:step], with_value(raw[step], rest, value), *raw[step + 1 :])
     made = copy.copy(raw)
-    made[step] = _with(raw[step], rest, value)
+    made[step] = with_value(raw[step], rest, value)
     return made
 
 

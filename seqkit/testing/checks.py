@@ -197,7 +197,8 @@ class Checks:
         except NotCheckedError as reason:
             self.left_out[name] = str(reason)
         except (
-            Exception
+            Exception,
+            SystemExit,
         ) as error:  # of the law or, where it calls the user's own code, whatever that raises
             text = str(error)
             if not isinstance(error, AssertionError):

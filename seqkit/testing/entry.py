@@ -9,23 +9,24 @@ from typing import Any
 
 from torch import nn
 
-from seqkit.interfaces import Backbone, Tokenizer
+from seqkit.interfaces import Backbone, Objective, Tokenizer
 from seqkit.nn.attention.mechanism import AttentionMechanism
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 from seqkit.testing.backbones import check_backbone
 from seqkit.testing.checks import Checked
 from seqkit.testing.inside import check_mechanism, check_position, check_relative_position
 from seqkit.testing.modules import check_module
+from seqkit.testing.objectives import check_objective
 from seqkit.testing.tokenizers import check_tokenizer
 
 
 def check(subject: Any, **settings: Any) -> Checked:
     """Checks every law that applies; returns the laws that were checked.
 
-    subject: a tokenizer; a backbone, or its class; the class of an attention mechanism or position; or any module that
-    maps vectors [b n d] and a mask [b n] to vectors [b n d].
-    settings: those of `check_tokenizer` (its `raws` may be left out if the class has `examples`), `check_backbone`,
-    `check_mechanism`, `check_position`, `check_relative_position` or `check_module`.
+    subject: a tokenizer; an objective; a backbone, or its class; the class of an attention mechanism or position; or
+    any module that maps vectors [b n d] and a mask [b n] to vectors [b n d].
+    settings: those of `check_tokenizer` (its `raws` may be left out if the class has `examples`), `check_objective`,
+    `check_backbone`, `check_mechanism`, `check_position`, `check_relative_position` or `check_module`.
     Raises BrokenLawsError with the class and every broken law; TypeError for anything else.
 
     >>> import torch
@@ -39,6 +40,8 @@ def check(subject: Any, **settings: Any) -> Checked:
         return check_tokenizer(
             subject, settings.pop("raws", None) or list(subject.examples), **settings
         )
+    if isinstance(subject, Objective):
+        return check_objective(subject, **settings)
     if isinstance(subject, Backbone):
         given = {"dim": subject.dim, "causal": [subject.causal], **settings}
         return check_backbone(lambda *_, **__: copy.deepcopy(subject), **given)
@@ -57,7 +60,7 @@ def check(subject: Any, **settings: Any) -> Checked:
         given = {"causal": [bool(subject(settings.get("dim", 24)).causal)], **settings}  # type: ignore[call-arg]
         return check_backbone(lambda dim, **_: subject(dim), **given)  # type: ignore[call-arg]
     raise TypeError(
-        f"{subject!r} is no tokenizer, backbone, mechanism, position or module of torch; give one"
+        f"{subject!r} is no tokenizer, objective, backbone, mechanism, position or module of torch; give one"
     )
 
 

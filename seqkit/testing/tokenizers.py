@@ -5,6 +5,7 @@ b batch · n tokens · d width
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import json
@@ -42,6 +43,7 @@ from seqkit.testing.module_laws import (
 )
 from seqkit.testing.modules import AsBackbone
 from seqkit.testing.process import left_alone, run_elsewhere, same, seeded
+from seqkit.testing.unseen import OF_OTHERS, encodes_the_rest_of_the_data
 
 NUM_IDS = 64
 """Number of ids, spread over the vocabulary, that are decoded one by one, at most."""
@@ -84,7 +86,7 @@ def check_tokenizer(
     >>> from seqkit.tokenizers import Bytes
     >>> checked = check_tokenizer(Bytes(), ["to be", "or not"], quick=True)
     >>> len(checked), checked.left_out["keeps_no_buffer"]
-    (12, 'takes long')
+    (16, 'takes long')
     """
     if not isinstance(tokenizer, Tokenizer):
         raise AssertionError(
@@ -101,8 +103,11 @@ def check_tokenizer(
     for law in OF_EXAMPLES:
         own = untouched if law is leaves_raw_examples_alone else raws
         checks.check(law, name, tokenizer, own)
+    for law in OF_OTHERS:
+        checks.check(law, name, tokenizer, raws)
     checks.check(any_order_gives_the_same, name, early, raws)
     if hasattr(tokenizer, "fit"):
+        checks.check(encodes_the_rest_of_the_data, name, tokenizer, raws, fresh)
         checks.check(fit_learns_what_state_saves, name, tokenizer, raws, fresh)
     checks.check(state_is_json_and_enough, name, tokenizer, raws, fresh)
     checks.check(state_is_a_copy, name, tokenizer, raws, fresh)
@@ -398,6 +403,17 @@ def fit_learns_what_state_saves(_: Tokenizer, raws: Raws, fresh: Callable[[], To
         raise AssertionError(
             "fitting again on the same examples gives another state; forget the earlier fit first"
         )
+    with contextlib.suppress(DataError):
+        alone = fresh()
+        both = fresh()
+        both.fit(list(raws[:1]))  # type: ignore[attr-defined]
+        kept = copy.deepcopy(both.state())
+        for each in (alone, both):
+            each.fit(list(raws[1:]))  # type: ignore[attr-defined]
+        if not same(both.state(), alone.state()) and not same(both.state(), kept):
+            raise AssertionError(
+                "fitting on other examples adds to the earlier fit; forget it first"
+            )
 
 
 def state_is_json_and_enough(

@@ -19,13 +19,15 @@ from laws.faulty_tokenizers import (
     Sound,
     StemDropsOut,
 )
+from laws.faulty_unseen import ALSO_SEEN, UNSEEN, raws_of
 from laws.sound_tokenizers import SOUND
 
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokens, TokenSpec
 from seqkit.registry import components
-from seqkit.testing import check_tokenizer, tokenizers
+from seqkit.testing import BrokenLawsError, check_tokenizer, tokenizers
 from seqkit.testing.tokenizers import is_the_same_in_another_process
+from seqkit.testing.unseen import OF_OTHERS
 
 
 @pytest.fixture(autouse=True)
@@ -250,6 +252,26 @@ ELSEWHERE = (HashesWords, FitsInTheOrderOfASet)
 def test_a_fault_is_named_with_class_law_and_example(faulty, sentence):
     with pytest.raises(AssertionError, match=f"(?m)^{faulty.__name__}: .*{sentence}"):
         check(faulty)
+
+
+@pytest.mark.parametrize("faulty", [*UNSEEN, *ALSO_SEEN])
+def test_a_fault_that_other_examples_show_is_named(faulty):
+    tokenizer = faulty()
+    raws = raws_of(faulty)
+    if hasattr(tokenizer, "fit"):
+        tokenizer.fit(list(raws))
+    with pytest.raises(BrokenLawsError) as raised:
+        check_tokenizer(tokenizer, raws, other_process=False)
+    broken = {fault.law for fault in raised.value.checked.broken}
+    if faulty in ALSO_SEEN:
+        assert ALSO_SEEN[faulty] in broken
+    else:
+        assert broken == {UNSEEN[faulty]}, raised.value
+
+
+def test_every_law_of_other_examples_has_a_fault_that_it_alone_names():
+    laws = {law.__name__ for law in OF_OTHERS} | {"encodes_the_rest_of_the_data"}
+    assert laws <= set(UNSEEN.values())
 
 
 def test_tokens_that_another_process_makes_otherwise_are_noticed(monkeypatch):
