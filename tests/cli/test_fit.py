@@ -264,6 +264,6 @@ def test_a_specialist_is_set_beside_a_run_but_not_beside_a_trial(
     assert main([*command, "--trainer.max_steps", str(steps), "--out", str(tmp_path / "run")]) == 0
     summary = read_summary(tmp_path / "run")
     assert ("strong_baseline" in summary) == is_beside
-    assert ("100.00 %, a linear SVM on TF-IDF" in capsys.readouterr().out) == is_beside
+    assert ("100.00 %, logistic regression" in capsys.readouterr().out) == is_beside
     if is_beside:
         assert summary["strong_baseline"]["metrics"]["accuracy"] == 1.0
