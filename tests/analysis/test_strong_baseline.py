@@ -509,7 +509,7 @@ def ring(i):
     if i % 2:
         shape = (x.abs() < 2) | (y.abs() < 2)
     image[3][shape] = 1.0
-    image[:3, shape] = float(i % 3 == 0)
+    image[:3, shape] = float(i // 2 % 2)
     return image
 
 

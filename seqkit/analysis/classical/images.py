@@ -57,12 +57,13 @@ def _unit(image: Tensor) -> Tensor:
 
 
 def _same_size(rows: Sequence[Tensor], side: int) -> list[Tensor]:
-    """Images [c h w] with values in [0, 1]. If they are large or differ in shape, they are resized to side x side, and
-    get three channels: grey is repeated; what is transparent is white, and transparency a fourth channel."""
+    """Images [c h w] with values in [0, 1]. If they are large, differ in shape or are transparent, they are resized to
+    side x side, and get three channels: grey is repeated; what is transparent is white, opacity a fourth."""
     found = [_unit(raw) for raw in rows]
-    if max(found[0].shape[1:]) <= side and len({x.shape for x in found}) == 1:
-        return found
     has_alpha = any(len(x) in (2, 4) for x in found)
+    is_one_size = max(found[0].shape[1:]) <= side and len({x.shape for x in found}) == 1
+    if is_one_size and not has_alpha:
+        return found
     return [
         F.interpolate(_coloured(x, has_alpha)[None], (side, side), mode="area")[0] for x in found
     ]
