@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import RidgeCV
 
 import seqkit
-from seqkit.analysis.strong_baseline import _cells
+from seqkit.analysis.classical.features import Cells
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import Scores, differences, spread
 from seqkit.data.splits import shuffled
@@ -37,9 +37,8 @@ def specialists(seed, train, target, test):
     words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2)).fit(
         [raw["Name"] for raw in train]
     )
-    cells = np.split(
-        _cells([raw["cells"] for raw in (*train, *test)], np.arange(len(train))), [len(train)]
-    )
+    features = Cells().fit([raw["cells"] for raw in train])
+    cells = [features.transform([raw["cells"] for raw in raws]) for raws in (train, test)]
     texts = [words.transform([raw["Name"] for raw in raws]) for raws in (train, test)]
     gaps = np.nanmean(cells[0], axis=0)
     cells = [np.where(np.isnan(own), gaps, own) for own in cells]

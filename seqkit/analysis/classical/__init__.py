@@ -1,0 +1,1 @@
+"""Classical methods for every kind of data, and the choice of the best one inside training."""
