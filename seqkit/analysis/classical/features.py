@@ -102,4 +102,4 @@ class Cells(TransformerMixin, BaseEstimator):
 
     def _filled(self, row: Mapping[str, object]) -> dict[str, object]:
         known = {name: cell for name, cell in row.items() if isinstance(cell, int | float | str)}
-        return self.numbers_ | known
+        return {**self.numbers_, **known}

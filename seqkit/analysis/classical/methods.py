@@ -59,8 +59,9 @@ ESTIMATORS: dict[str, tuple[tuple[str, Any] | None, tuple[str, Any]]] = {
     "loose": (_RIDGE, ("logistic regression (C 10)", LogisticRegression(C=10, max_iter=500))),
     "ridge": (_RIDGE, ("a ridge classifier", RidgeClassifierCV(_PENALTIES))),
     "margin": (None, ("a linear SVM", svm.LinearSVC(random_state=1))),
-    "nearest": tuple(
-        ("1-nearest-neighbour", of(1)) for of in (KNeighborsRegressor, KNeighborsClassifier)
+    "nearest": (
+        ("1-nearest-neighbour", KNeighborsRegressor(1)),
+        ("1-nearest-neighbour", KNeighborsClassifier(1)),
     ),
     "forest": (
         ("a random forest", ensemble.RandomForestRegressor(100, max_features=0.2, random_state=1)),
@@ -70,9 +71,9 @@ ESTIMATORS: dict[str, tuple[tuple[str, Any] | None, tuple[str, Any]]] = {
         ("gradient boosting", ensemble.HistGradientBoostingRegressor(**_LEAF)),
         ("gradient boosting", ensemble.HistGradientBoostingClassifier(**_LEAF)),
     ),
-    "soft": tuple(("an RBF-SVM (C 1)", of(C=1)) for of in (svm.SVR, svm.SVC)),
-    "hard": tuple(("an RBF-SVM (C 10)", of(C=10)) for of in (svm.SVR, svm.SVC)),
-}  # type: ignore[dict-item]
+    "soft": (("an RBF-SVM (C 1)", svm.SVR(C=1)), ("an RBF-SVM (C 1)", svm.SVC(C=1))),
+    "hard": (("an RBF-SVM (C 10)", svm.SVR(C=10)), ("an RBF-SVM (C 10)", svm.SVC(C=10))),
+}
 """Printed name and estimator for numbers, if there is one, and for classes."""
 
 
@@ -89,6 +90,7 @@ def candidates(
         for name, estimator in forecasts(windows):
             yield Candidate(Method(name, estimator, objective), windows)
         return
+    given: Any
     if isinstance(rows, list):
         given = [rows[i] for i in fitted]
         table = _table(tokenizer, given)

@@ -95,8 +95,8 @@ class Kernels(TransformerMixin, BaseEstimator):
         )
         self.columns_ = torch.from_numpy(chosen).float()
         count = max(1, NUM_FEATURES // (84 * 2 * num_dilations))
-        levels = (np.arange(1, 84 * count + 1) * (5**0.5 - 1) / 2) % 1
-        levels = torch.from_numpy(rearrange(levels, "(o q) -> q o", q=count)).float()
+        golden = (np.arange(1, 84 * count + 1) * (5**0.5 - 1) / 2) % 1
+        levels = torch.from_numpy(rearrange(golden, "(o q) -> q o", q=count)).float()
         sampled = draw.permutation(len(series))[:SAMPLED_SERIES]
         self.thresholds_ = []
         for outputs, valid in self._outputs([series[i] for i in sampled]):
