@@ -6,7 +6,7 @@ import inspect
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -107,15 +107,14 @@ def _published(what: str, settings: dict[str, Any], ignored: dict[str, str]) -> 
             blocks = from_timm(name, **settings)
             return {what: partial(check_module, blocks, **timm_doors(blocks), ignore=ignored)}
         model = from_transformers(name, **settings)
-    except ImportError as error:
-        raise UsageError(f"{what} cannot be checked: {error}; install it") from error
-    except Exception as error:  # whatever a library raises for settings of its models
+    except Exception as error:  # whatever a library raises, or that it is not installed
         raise UsageError(f"{what} cannot be built: {one_line(error)}") from error
     doors = transformers_doors(model)
     of_generate = {law.__name__ for law in GENERATE_LAWS}
-    own = {law: why for law, why in ignored.items() if law not in of_generate}
-    others = {law: why for law, why in ignored.items() if law in of_generate}
-    checks: dict[str, Check] = {what: partial(check_module, model.base_model, **doors, ignore=own)}
+    others = {law: ignored.pop(law) for law in of_generate & ignored.keys()}
+    checks: dict[str, Check] = {
+        what: partial(check_module, model.base_model, **doors, ignore=ignored)
+    }
     if doors["causal"]:
         checks[f"{what}, generate"] = partial(check_generate, model, ignore=others)
     return checks
@@ -146,17 +145,11 @@ def _found(what: str) -> dict[str, Any]:
         raise UsageError(f"{path} has nothing called {name!r}; {suggest(name, own)}")
     if name:
         return {name: own[name]}
-    bases = _bases()
-    classes = {each: cls for each, cls in own.items() if inspect.isclass(cls)}
-    found = {
-        each: cls
-        for each, cls in classes.items()
-        if issubclass(cls, bases) and not inspect.isabstract(cls)
-    }
+    found = {x: cls for x, cls in own.items() if _is_ours(cls) and not inspect.isabstract(cls)}
     if not found:
+        names = ", ".join(base.__name__ for base in _bases())
         raise UsageError(
-            f"{path} has no class that derives from {', '.join(base.__name__ for base in bases)}; "
-            f"for a module of torch, give {path}:NAME"
+            f"{path} has no class that derives from {names}; of others, give {path}:NAME"
         )
     return found
 
@@ -169,6 +162,10 @@ def _bases() -> tuple[type, ...]:
     return (Tokenizer, Backbone, AttentionMechanism, PositionalEncoding, RelativePosition)
 
 
+def _is_ours(subject: Any) -> bool:
+    return inspect.isclass(subject) and issubclass(subject, _bases())
+
+
 def _checked(subject: Any, settings: dict[str, Any], args: Namespace, **options: Any) -> Checked:
     """The laws that a class keeps, or a module, or what a function makes."""
     from seqkit.testing import check_mechanism, check_position, check_relative_position
@@ -176,7 +173,7 @@ def _checked(subject: Any, settings: dict[str, Any], args: Namespace, **options:
     tokenizer, backbone, *others = _bases()
     name = getattr(subject, "__name__", type(subject).__name__)
     try:
-        if not inspect.isclass(subject) or not issubclass(subject, _bases()):
+        if not _is_ours(subject):
             file = sys.modules[Path(args.what.partition(":")[0]).stem]
             return _check_module(subject, settings, vars(file), **options)
         if issubclass(subject, tokenizer):
@@ -201,14 +198,14 @@ def _check_module(
     functions of its file that are called as doors of the check, such as `call`, are those."""
     from torch import nn
 
-    from seqkit.testing import check_module
+    from seqkit.testing.modules import Doors, check_module
 
-    doors = inspect.signature(check_module).parameters
-    built = {} if isinstance(subject, nn.Module) else inspect.signature(subject).parameters
-    given = {key: value for key, value in settings.items() if key in doors and key not in built}
-    module = subject
-    if not isinstance(subject, nn.Module):
-        module = subject(**{key: value for key, value in settings.items() if key not in given})
+    doors = {"dim", "causal", "call", *Doors.__annotations__}
+    built: Collection[str] = ()
+    if callable(subject) and not isinstance(subject, nn.Module):
+        built = inspect.signature(subject).parameters
+    given = {key: settings.pop(key) for key in doors & settings.keys() - set(built)}
+    module = subject if isinstance(subject, nn.Module) else subject(**settings)
     if not isinstance(module, nn.Module):
         raise TypeError(f"it gives a {type(module).__name__}, no module of torch")
     given |= {name: door for name, door in file.items() if name in doors and callable(door)}

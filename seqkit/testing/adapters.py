@@ -189,12 +189,9 @@ def _new_cache(model: nn.Module) -> Any:
 def reorder(state: State, rows: Tensor) -> State:
     """The state with rows of the batch chosen anew."""
     past = copy.deepcopy(state.past)
-    if isinstance(past, list):
-        past = [x[rows] for x in past]
-    elif hasattr(past, "reorder_cache"):
-        past.reorder_cache(rows)
-    else:
+    if not hasattr(past, "reorder_cache"):
         raise NotCheckedError(f"{type(past).__name__} cannot be reordered")
+    past.reorder_cache(rows)
     return State(state.valid[rows], past)
 
 
