@@ -181,7 +181,8 @@ def _new_cache(model: nn.Module) -> Any:
 
     kind = str(model.config.model_type)  # type: ignore[union-attr]
     stands_for = type(kind, (GenerationMixin,), {})
-    if _cache_name(model) != "past_key_values" or not stands_for._supports_default_dynamic_cache():
+    is_known = stands_for._supports_default_dynamic_cache()  # type: ignore[attr-defined]
+    if _cache_name(model) != "past_key_values" or not is_known:
         return None
     return DynamicCache(config=model.config)  # type: ignore[arg-type]
 

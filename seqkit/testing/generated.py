@@ -40,10 +40,10 @@ def generate(model: PreTrainedModel, ids: Tensor, valid: Tensor, **settings: Any
 
     Raises NotCheckedError if it refuses the settings.
     """
-    tokens = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
+    greedy = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
     outputs = {"output_logits": True, "output_scores": True, "return_dict_in_generate": True}
     try:
-        return model.generate(ids, attention_mask=valid, **tokens, **outputs, **settings)  # type: ignore[operator]
+        return model.generate(ids, attention_mask=valid, **(greedy | outputs | settings))  # type: ignore[operator]
     except (ValueError, NotImplementedError) as error:
         if not settings:
             raise
