@@ -191,7 +191,17 @@ def test_a_class_a_function_and_a_module_of_a_file_are_checked(tmp_path, capsys,
 
 def test_all_broken_laws_are_lines_and_data(tmp_path, capsys):
     (tmp_path / "layers.py").write_text(MODULES, encoding="utf-8")
-    words = "check layers.py:Leaky --dim 8 --causal true --power 1 --quick".split()
+    words = [
+        "check",
+        "layers.py:Leaky",
+        "--dim",
+        "8",
+        "--causal",
+        "true",
+        "--power",
+        "1",
+        "--quick",
+    ]
     assert main(words) == 1
     said = capsys.readouterr().err
     assert said.count("\n") > 1
