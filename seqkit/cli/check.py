@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from seqkit.config.overrides import Switch, dotted
 from seqkit.errors import UsageError, one_line, suggest
@@ -20,11 +20,21 @@ from seqkit.registry.plugins import import_plugins
 if TYPE_CHECKING:
     from seqkit.testing import Checked
 
-KINDS = ("tokenizer", "backbone", "mechanism", "position", "relative_position")
-CHECKED = "tokenizer, backbone, mechanism or position"
+KINDS = ("tokenizer", "backbone", "objective", "mechanism", "position", "relative_position")
+CHECKED = "tokenizer, backbone, objective, mechanism or position"
 LIBRARIES = ("hf", "timm")
 
 Check = Callable[..., "Checked"]
+Settings = dict[str, Any]
+
+
+class Row(TypedDict):
+    """The outcome of a check as data: the laws kept, left out and why, and broken with their sizes."""
+
+    name: str
+    kept: list[str]
+    left_out: dict[str, str]
+    broken: list[dict[str, str | float | None]]
 
 
 def run(args: Namespace) -> int:
@@ -33,7 +43,7 @@ def run(args: Namespace) -> int:
     Gives 0 if all are kept, 1 if one is broken. Raises UsageError if there is nothing to check, or nothing to check it
     on.
     """
-    settings: dict[str, Any] = {}
+    settings: Settings = {}
     for name, word in dotted(args.overrides):
         if isinstance(word, Switch):
             raise UsageError(f"--{one_line(name)} is no setting with its value; give --NAME VALUE")
@@ -64,9 +74,8 @@ def run(args: Namespace) -> int:
     return int(any(row["broken"] for row in rows))
 
 
-def _row(name: str, checked: Checked) -> dict[str, Any]:
-    """The outcome of a check as data: the laws kept, left out and why, and broken with their sizes."""
-    broken = []
+def _row(name: str, checked: Checked) -> Row:
+    broken: list[dict[str, str | float | None]] = []
     for fault in checked.broken:
         size = fault.size if fault.size is not None and isfinite(fault.size) else None
         broken.append({"law": fault.law, "size": size, "where": fault.where, "text": fault.text})
@@ -79,7 +88,7 @@ def _row(name: str, checked: Checked) -> dict[str, Any]:
     }
 
 
-def _print(row: dict[str, Any]) -> None:
+def _print(row: Row) -> None:
     print(one_line(f"{row['name']} keeps {len(row['kept'])} laws: {', '.join(row['kept'])}"))
     for reason in sorted(set(row["left_out"].values())):
         names = [name for name, why in row["left_out"].items() if why == reason]
@@ -89,7 +98,7 @@ def _print(row: dict[str, Any]) -> None:
         print(f"seqkit check: {one_line(said)}", file=sys.stderr)
 
 
-def _published(what: str, settings: dict[str, Any], ignored: dict[str, str]) -> dict[str, Check]:
+def _published(what: str, settings: Settings, ignored: dict[str, str]) -> dict[str, Check]:
     """Checks of a model of transformers, and of its `generate`; or of the blocks of a vision transformer of timm.
 
     Raises UsageError for a model that is not there or cannot be built.
@@ -120,7 +129,7 @@ def _published(what: str, settings: dict[str, Any], ignored: dict[str, str]) -> 
     return checks
 
 
-def _found(what: str) -> dict[str, Any]:
+def _found(what: str) -> dict[str, object]:
     """What `what` names: all components of a Python file that are not abstract, one of them or a module, or a
     registered component."""
     path, _, name = what.partition(":")
@@ -155,22 +164,34 @@ def _found(what: str) -> dict[str, Any]:
 
 
 def _bases() -> tuple[type, ...]:
-    from seqkit.interfaces import Backbone, Tokenizer
+    from seqkit.interfaces import Backbone, Objective, Tokenizer
     from seqkit.nn.attention.mechanism import AttentionMechanism
     from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 
-    return (Tokenizer, Backbone, AttentionMechanism, PositionalEncoding, RelativePosition)
+    return (
+        Tokenizer,
+        Backbone,
+        Objective,
+        AttentionMechanism,
+        PositionalEncoding,
+        RelativePosition,
+    )
 
 
 def _is_ours(subject: Any) -> bool:
     return inspect.isclass(subject) and issubclass(subject, _bases())
 
 
-def _checked(subject: Any, settings: dict[str, Any], args: Namespace, **options: Any) -> Checked:
+def _checked(subject: Any, settings: Settings, args: Namespace, **options: Any) -> Checked:
     """The laws that a class keeps, or a module, or what a function makes."""
-    from seqkit.testing import check_mechanism, check_position, check_relative_position
+    from seqkit.testing import (
+        check_mechanism,
+        check_objective,
+        check_position,
+        check_relative_position,
+    )
 
-    tokenizer, backbone, *others = _bases()
+    tokenizer, backbone, objective, *others = _bases()
     name = getattr(subject, "__name__", type(subject).__name__)
     try:
         if not _is_ours(subject):
@@ -181,6 +202,8 @@ def _checked(subject: Any, settings: dict[str, Any], args: Namespace, **options:
             return _check_tokenizer(subject, settings, args.input, **options)
         if issubclass(subject, backbone):
             return _check_backbone(subject, settings, **options)
+        if issubclass(subject, objective):
+            return check_objective(subject(**settings), **options)
         each: tuple[Any, ...] = (check_mechanism, check_position, check_relative_position)
         check = next(c for b, c in zip(others, each, strict=True) if issubclass(subject, b))
         found: Checked = check(partial(subject, **settings), **options)
@@ -191,9 +214,7 @@ def _checked(subject: Any, settings: dict[str, Any], args: Namespace, **options:
         ) from error
 
 
-def _check_module(
-    subject: Any, settings: dict[str, Any], file: dict[str, Any], **options: Any
-) -> Checked:
+def _check_module(subject: Any, settings: Settings, file: Settings, **options: Any) -> Checked:
     """The laws that a module of torch keeps. What makes one is called with those settings that are none of the check;
     functions of its file that are called as doors of the check, such as `call`, are those."""
     from torch import nn
@@ -212,7 +233,7 @@ def _check_module(
     return check_module(module, **given, **options)
 
 
-def _check_backbone(cls: Any, settings: dict[str, Any], **options: Any) -> Checked:
+def _check_backbone(cls: Any, settings: Settings, **options: Any) -> Checked:
     """The laws that a backbone keeps, causal and not if it can be both."""
     from seqkit.testing import check_backbone
 
@@ -232,7 +253,7 @@ def _check_backbone(cls: Any, settings: dict[str, Any], **options: Any) -> Check
 
 
 def _check_tokenizer(
-    cls: Any, settings: dict[str, Any], inputs: Sequence[str], **options: Any
+    cls: Any, settings: Settings, inputs: Sequence[str], **options: Any
 ) -> Checked:
     """The laws that a tokenizer keeps on the inputs or, without any, on its own examples."""
     from seqkit.data.inputs import read_inputs

@@ -249,12 +249,16 @@ class Checks:
 def _hold(
     law: Law, given: tuple[Any, ...], again: Callable[[], AbstractContextManager[Any]] | None
 ) -> None:
-    """Check one law, and once more in a context if it fails. Raises its first error."""
+    """Check one law, and once more in a context if it fails. Raises its last error, which has the finer size."""
     try:
         law(*given)
-    except AssertionError:
+    except AssertionError as first:
         if again is None:
             raise
-        with contextlib.suppress(Exception), again():
-            return law(*given)
-        raise
+        try:
+            with again():
+                return law(*given)
+        except AssertionError as second:
+            raise second from None
+        except Exception:  # the context does not suit the module
+            raise first from None
