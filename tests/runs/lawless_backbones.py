@@ -125,6 +125,18 @@ class NormalisesBatches(Recurrent):
 
 
 @register("backbone")
+class RemembersPasses(Recurrent):
+    """It adds the mean of the pass before, and so no other fault would show."""
+
+    last = 0.0
+
+    def after(self, states):
+        found = states + following(states) + self.last
+        self.last = float(states.detach().mean())
+        return found
+
+
+@register("backbone")
 class CountsColumns(Recurrent):
     """It divides by the number of columns, padding too."""
 

@@ -69,6 +69,7 @@ FUTURE = "no token attends to the future"
         (lawless.AddsTheNextInFloat32, FUTURE),
         (lawless.AddsTheNextAtRandom, FUTURE),
         (lawless.NormalisesBatches, "in training mode, "),
+        (lawless.RemembersPasses, "evaluation repeats"),
         (lawless.CountsColumns, "padding changes nothing"),
     ],
 )

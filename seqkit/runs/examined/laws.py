@@ -35,6 +35,7 @@ MATES = "batch mates change nothing"
 FUTURE = "no token attends to the future"
 PACKED = "packed sequences stay apart"
 MASK = "masked tokens stay hidden"
+AGAIN = "evaluation repeats"
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,11 @@ class Subject:
             self.model.train(bool(mode))
             first = self(rows[:1])
             all_of_it = [(0, 0, torch.ones(len(rows[0].tokens), dtype=torch.bool))]
-            if self.change(self(rows[:1]), first, all_of_it):
-                continue  # it remembers what it has seen, and no two passes can be compared
+            if repeated := self.change(self(rows[:1]), first, all_of_it):
+                # it remembers what it has seen, and no two passes can be compared
+                if not mode:
+                    yield BrokenLaw(AGAIN, repeated[1], repeated[0], "a second pass")
+                continue
             draws = self.change(self(rows[:1], seed=2), first, all_of_it) is not None
             mates = self._random_mates(rows) if draws else self._mates(rows)
             for one in (*self._probed(rows, cuts if not mode else cuts // 2, draws), *mates):
