@@ -8,5 +8,7 @@ import pytest
 @pytest.fixture(scope="module", autouse=True)
 def _no_page() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seqkit.report.page.write_report", lambda folder: folder / "report.html")
+        patch.setattr(
+            "seqkit.report.page.write_report", lambda folder, data=None: folder / "report.html"
+        )
         yield

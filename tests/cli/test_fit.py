@@ -97,6 +97,7 @@ def test_what_a_resume_does_not_take_is_named(tmp_path, capsys):
 
 DOCUMENTED = {
     "trainer.skip_nonfinite": "10",
+    "trainer.allow_broken_laws": "true",
     "trainer.checkpoint_every_minutes": "3",
     "trainer.checkpoint_every_n_steps": "2",
     "trainer.checkpoint_keep": "2",
