@@ -21,7 +21,7 @@ def run(args: Namespace) -> int:
         for row in find_runs(args.folder)
         if row.summary and row.state == "finished" and "loss" in row.summary["metrics"]
     ]
-    sound = [(recipe, run) for recipe, run in found if not run.broken_laws]
+    sound = [(recipe, run) for recipe, run in found if not run.get("broken_laws")]
     if len(sound) < len(found):
         print(f"left out, as they break a law: {len(found) - len(sound)} of {len(found)} runs")
     found = sound

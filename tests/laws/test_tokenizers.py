@@ -342,7 +342,8 @@ def test_settings_that_no_attribute_is_named_after_need_an_unfitted_tokenizer():
     ],
 )
 def test_a_law_notices_a_planted_fault_in_a_tokenizer(faulty, law):
-    with pytest.raises(AssertionError, match=f"{faulty.__name__}: {law}"):
+    name, _, fault = law.partition(": ")
+    with pytest.raises(AssertionError, match=f"{faulty.__name__}: {name}[^:]*: {fault}"):
         check_tokenizer(faulty(), RAWS, unfitted=faulty(), bad=[""])
 
 
