@@ -580,7 +580,8 @@ def _class_names(root: Path, parts: _Parts, advice: str) -> list[str]:
                     f"{root} has class {one_line(label)!r}, which training does not have; it has: "
                     f"{listed(names, 20)}{advice}"
                 )
-    if said := alike({name: counts[name] for name in names}):
+    everywhere = Counter(label for files in parts.values() for label in files.values())
+    if said := alike({name: everywhere[name] for name in names}):
         log.warning(Caution(f"{root}: classes {said}"))
     return names
 
