@@ -158,7 +158,7 @@ def _ranked_row(results: Results, row: Row, rank: int) -> list[Cell]:
         value = Cell("failed", row.error or "", "", "error")
     change = Cell("reference" if row is reference else DASH)
     entry = results.difference(row.name, results.reference)
-    if entry is not None:
+    if entry is not None and not (row.broken or reference.broken):
         interval = metric.interval(entry.interval, signed=True)
         change = Cell(metric.signed(entry.difference), interval)
     speed = Cell(DASH)

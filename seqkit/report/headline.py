@@ -223,7 +223,8 @@ class ResultTable:
             column.no_wrap = is_short and options.max_width >= 80
         yield drawn
         note = "baseline: the constant that is best in training, on the same test split"
-        yield Text(note, style="dim italic")
+        if any(summary.get("baseline") for summary in self.summaries):
+            yield Text(note, style="dim italic")
         for summary in self.summaries:
             name = f"{one_line(summary['recipe'])}: " if len(self.summaries) > 1 else ""
             yield from (Text(f"{name}{line}") for line in _facts(summary))

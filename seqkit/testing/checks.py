@@ -31,8 +31,13 @@ SLOW = {
 }
 """Laws that a quick check leaves out."""
 
-FIRST = ("gives_hidden_states_of_its_width", "is_deterministic")
-"""Laws on which all others of a module rest."""
+FIRST = (
+    "gives_hidden_states_of_its_width",
+    "is_deterministic",
+    "leaves_the_process_alone",
+    "leaves_input_and_process_alone",
+)
+"""Laws on which all others rest: without them nothing can be compared, or the process is another for what follows."""
 
 
 class Options(TypedDict, total=False):

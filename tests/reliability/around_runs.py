@@ -246,6 +246,7 @@ def _orphaned(data: Path, recipe: str, how: str, folder: Path) -> None:
 # ── flags ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 RESUME_FLAGS = {
+    "trainer.allow_broken_laws": "true",
     "trainer.skip_nonfinite": "3", "trainer.checkpoint_every_minutes": "5", "trainer.checkpoint_every_n_steps": "3",
     "trainer.checkpoint_keep": "2", "trainer.enable_progress_bar": "false", "data.num_workers": "1",
 }  # fmt: skip

@@ -333,7 +333,7 @@ def test_a_task_of_a_mixture_is_evaluated_and_drawn_once(trained, tmp_path, monk
     collected, collect = [], page._collect
     monkeypatch.setattr(page, "task_folders", lambda folder: tasks if folder == tmp_path else {})
     monkeypatch.setattr(
-        page, "_collect", lambda folder: collected.append(folder) or collect(folder)
+        page, "_collect", lambda folder, _: collected.append(folder) or collect(folder, None)
     )
     summary = (tasks["classify"] / "summary.json").read_text(encoding="utf-8")
     (tmp_path / "summary.json").write_text(summary, encoding="utf-8")

@@ -147,6 +147,24 @@ def test_the_target_is_not_among_the_inputs():
     assert FUTURE in faults_of(bidirectional, NextOfBoth())[0]
 
 
+class ShowsTheLabel(Classify):
+    """It writes the class over the first token."""
+
+    def prepare(self, batch, label):
+        content = batch.content.clone()
+        content[:, 0] = label
+        return super().prepare(batch.replace(content=content), label)
+
+
+def test_labels_reach_the_loss_alone():
+    bidirectional = Transformer(24, 1, num_heads=3, causal=False)
+    objective = ShowsTheLabel()
+    objective.fit([0, 1], None)
+    (said,) = faults_of(bidirectional, objective)
+    assert said.startswith("ShowsTheLabel breaks the law that labels reach the loss alone")
+    assert faults_of(bidirectional, classify()) == []
+
+
 class Mixes(Transformer):
     """Sequences of one row see each other."""
 

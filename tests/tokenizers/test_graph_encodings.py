@@ -263,7 +263,10 @@ def test_a_recipe_names_encodings_in_one_list():
         (lambda: Graph(num_edge_features=-1), "num_edge_features=-1"),
         (lambda: Graph(num_edge_types=0), "num_edge_types=0"),
         (lambda: Graph(encodings=[ShortestPath()]), "no content"),
-        (lambda: Graph().encode(vectors_of(2)), "edges carry 2 features; add EdgeTokens"),
+        (
+            lambda: Graph().encode(vectors_of(2)),
+            "edges carry 2 features; drop them, or train with EdgeTokens",
+        ),
         (lambda: Graph(encodings=EVERY).encode(vectors_of(2)), "num_edge_features 2"),
         (
             lambda: Graph(num_edge_features=3, encodings=EVERY).encode(graph_of(2, [(0, 1)])),

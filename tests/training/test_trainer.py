@@ -24,6 +24,7 @@ QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
 DIFFERENT = {"max_epochs": None, "log_every_n_steps": 20, "precision": "auto"}
 OURS = {
     "activation_checkpointing",
+    "allow_broken_laws",
     "compile",
     "cuda_graph",
     "fine_tuning",

@@ -88,7 +88,7 @@ class Ridge(BaseEstimator):
         return self.ridge_.predict(values).reshape(len(windows), -1) + last
 
     def _read(self, windows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What is read of each window, [m f], and what forecasts are differences to, [m 1]."""
+        """Features of each window, [m f], and the values that forecasts are differences to, [m 1]."""
         values = windows if self.all_columns else windows[:, :, [self.column_]]
         last = windows[:, -1, [self.column_]]
         if self.differences:

@@ -11,7 +11,7 @@ from seqkit.interfaces import LabeledBatch, Objective, PredictionObjective
 from seqkit.model import Model
 from seqkit.runs.examined.given import a_few, given_examples
 from seqkit.runs.examined.laws import broken_laws, longest
-from seqkit.runs.examined.targets import predicts_next, target_is_input
+from seqkit.runs.examined.targets import labels_reach_inputs, predicts_next, target_is_input
 from seqkit.runs.prepare import Prepared
 from seqkit.testing.process import seeded
 
@@ -65,6 +65,9 @@ def faults(model: Model, objective: Objective, examples: BatchDataset) -> list[s
 
 def _faults(model: Model, objective: Objective, batch: LabeledBatch) -> Iterator[str]:
     is_causal = bool(model.causal)
+    if isinstance(objective, PredictionObjective) and labels_reach_inputs(objective, batch):
+        law = f"{type(objective).__name__} breaks the law that labels reach the loss alone"
+        yield f"{law}: other labels change what the model gets"
     if isinstance(objective, PredictionObjective) and not objective.needs_labels:
         with seeded(0):
             inputs = objective.prepare(*batch)

@@ -1,14 +1,17 @@
-"""Whether what an objective predicts is an input, or is the token that follows.
+"""Whether what an objective predicts is an input, is the token that follows, or changes the input.
 
 b batch · n tokens · k fields · f features
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import torch
 from torch import Tensor
 
-from seqkit.interfaces import IGNORE, ModelInput
+from seqkit.interfaces import IGNORE, LabeledBatch, ModelInput, PredictionObjective
+from seqkit.testing.process import same, seeded
 
 
 def predicts_next(inputs: ModelInput) -> bool:
@@ -38,6 +41,21 @@ def target_is_input(inputs: ModelInput) -> bool:
     if not len(right) or bool((right == right[:1]).all()):
         return False
     return any(_equal(one[known], right) for one in given)
+
+
+def labels_reach_inputs(objective: PredictionObjective, labeled: LabeledBatch) -> bool:
+    """Whether other labels change what the model gets; False for a decoder, which gets those before."""
+    batch, label = labeled
+    if not isinstance(label, Tensor) or objective.target_spec is not None:
+        return False
+    other = (label + 1) % (label.nan_to_num().max() + 1).clamp(min=2)
+    found = []
+    with suppress(Exception):  # labels that it refuses show nothing
+        for one in (label, other.where(label != IGNORE, label)):
+            with seeded(0):
+                inputs = objective.prepare(batch, one)
+            found.append([inputs.batch.tensors(), inputs.masked])
+    return len(found) == 2 and not same(*found)
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
