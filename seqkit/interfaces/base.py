@@ -403,14 +403,15 @@ class Cache(ABC):
 class Backbone(nn.Module, ABC):
     """Contextual hidden states [b n d] from embeddings [b n d].
 
-    A backbone declares what it supports; the model refuses the rest when it is built.
+    A backbone declares what it supports. The model and the data module refuse the rest when they are built, and
+    `forward` raises ValueError for an adjacency or segments that it would ignore.
     dim: width d. num_heads: attention heads, 0: it has none.
     causal: True: token i attends to tokens <= i only. False: to all. None: as each batch says (`Embedded.causal`,
     `Embedded.reach`), so that one set of weights may both predict the next token and classify. takes_causality: True:
     it may be built so.
-    supports_adjacency: False: tokens with an adjacency are refused. joins_graphs: True: an adjacency masks pairs of
-    one graph alone (`Embedded.graphs`), so graphs may be joined with other parts. supports_segments: False: packed
-    sequences are refused, at the first batch.
+    supports_adjacency: False: `forward` refuses an adjacency. joins_graphs: True: an adjacency masks pairs of
+    one graph alone (`Embedded.graphs`), so graphs may be joined with other parts. supports_segments: False: it refuses
+    segments, which keep packed sequences apart.
     uses_positions: True: it uses `positions` itself (rotary attention). is_recurrent: True: it runs over the columns in
     order (an RNN, a convolution over time), so it knows their order but not `positions`: those of several axes are
     added to the embeddings, those of one axis only by an encoding that the model is given. knows_columns: True: it uses
@@ -425,6 +426,8 @@ class Backbone(nn.Module, ABC):
     ...     dim = 8
     ...
     ...     def forward(self, embedded, cache=None):
+    ...         if embedded.adjacency is not None or embedded.segments is not None:
+    ...             raise ValueError("Twice does not support adjacency or segments")
     ...         return 2 * embedded.hidden
     >>> Twice()(Embedded(torch.ones(2, 3, 8), torch.zeros(2, 3, 1), torch.ones(2, 3, dtype=torch.bool))).shape
     torch.Size([2, 3, 8])
@@ -457,6 +460,7 @@ class Backbone(nn.Module, ABC):
         """Hidden states [b n d], zero where padded.
 
         With a cache, `embedded` continues the columns that the cache has, and needs `source` only the first time.
+        Raises ValueError for an adjacency or segments that it does not support.
         """
 
     def init_cache(self, max_tokens: int) -> Cache:

@@ -29,6 +29,7 @@ from seqkit.testing.laws import (
 from seqkit.testing.long_laws import (
     FAR,
     columns_far_along_are_like_others,
+    columns_read_the_past_alike,
     laws_of_long_texts,
     long_texts,
     refused_when_long,
@@ -38,6 +39,7 @@ from seqkit.testing.module_laws import (
     MODULE_LAWS,
     builds_and_saves_all_weights,
     edges_matter,
+    gradients_are_right,
 )
 from seqkit.testing.process import seeded
 
@@ -185,9 +187,15 @@ def _check_long_texts(
         return
     for law in laws_of_long_texts(model):
         _check(checks, model, law, model, examples)
+    # behind the border of chunks of 64
+    _check(checks, model, gradients_are_right, model, examples[:1])
     _, far = long_texts(FAR)
-    if checks.quick or not refused_when_long(model, far):
+    if not checks.quick and refused_when_long(model, far):
+        far = examples
+    else:
         _check(checks, model, columns_far_along_are_like_others, model, far)
+    if model.causal:
+        _check(checks, model, columns_read_the_past_alike, model, far)
 
 
 def _check(checks: Checks, model: EmbeddedBackbone, law: Callable[..., None], *given: Any) -> None:

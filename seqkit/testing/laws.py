@@ -227,17 +227,28 @@ def assert_no_future(
     n = len(x)
     changed = []
     for t in columns:
-        after = torch.arange(n) > t
-        other = other_content(x, after, model.spec)
+        other = with_another_future(model, x, t)
         if moves:
+            after = torch.arange(n) > t
             other = replace(other, positions=x.positions + after[:, None])
         changed.append(other)
     together = model(TokenBatch.collate(changed)) if changed else ()
     for t, other, got in zip(columns, changed, together, strict=True):
         if not is_same(got[: t + 1], expected[: t + 1]):  # alone, as batch mates may be the reason
             got = model.alone(other)
-        fault = f"a token attends to the future: tokens after {t} of {n} change the hidden states up to it"
-        assert_same(got[: t + 1], expected[: t + 1], fault)
+        assert_same(got[: t + 1], expected[: t + 1], future_fault(t, n))
+
+
+def with_another_future(model: EmbeddedBackbone, x: Tokens, t: int) -> Tokens:
+    """The example with other content after column t."""
+    return other_content(x, torch.arange(len(x)) > t, model.spec)
+
+
+def future_fault(t: int, n: int) -> str:
+    """The fault of a causal model whose hidden states up to column t of n depend on later ones."""
+    return (
+        f"a token attends to the future: tokens after {t} of {n} change the hidden states up to it"
+    )
 
 
 def attends_both_ways(model: EmbeddedBackbone, examples: Examples) -> None:

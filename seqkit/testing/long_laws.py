@@ -7,6 +7,7 @@ b batch · n tokens · d width
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,9 +24,14 @@ from seqkit.testing.laws import (
     assert_same,
     assert_steps,
     fixed_generator,
+    future_fault,
     has_cache,
+    is_same,
+    other_content,
     packed_equals_separate,
+    with_another_future,
 )
+from seqkit.testing.process import seeded
 
 LENGTHS = (70, 33, 1, 40, 2, 17)
 FAR = (300, 140)
@@ -33,6 +39,10 @@ FAR_COLUMNS = (127, 128, 129, 255, 256, 257, 298)
 """Columns around the sizes that tables and caches often have."""
 FAR_STEPS = (1, 1, 126, 1, 1, 43)
 """Sizes of chunks after a prompt, which begin at such columns."""
+PAST_COLUMNS = (2, 3, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257, 298)
+"""Columns that must depend on one before them: at the borders of chunks and tables, and between."""
+NUM_PASTS = 4
+"""Number of pasts, at most, of which one must change such a column."""
 BATCH_SIZES = (2, 3, 4, 5, 6, 7, 8, 9, 12, 17)
 VOCAB_SIZE = 11
 
@@ -62,9 +72,25 @@ def any_batch_gives_the_same(model: EmbeddedBackbone, examples: Examples) -> Non
 
 
 def no_column_attends_to_the_future(model: EmbeddedBackbone, examples: Examples) -> None:
-    """Causal backbones: no later token, however far along, changes a hidden state."""
+    """Causal backbones: no later token, however far along, changes a hidden state; in training mode, too, where what is
+    drawn is the same for tokens of one shape."""
     x = max(examples, key=len)
-    assert_no_future(model, x, range(len(x) - 1))
+    n = len(x)
+    assert_no_future(model, x, range(n - 1))
+    columns = range(0, n - 1, 8)
+
+    def trained(batch: Examples) -> Tensor:
+        copied = copy.deepcopy(model).train()
+        with seeded(1):
+            return copied(TokenBatch.collate(batch))  # type: ignore[no-any-return]
+
+    alike = [x] * len(columns)
+    expected = trained(alike)
+    if not is_same(trained(alike), expected):
+        return  # another law says that a seed does not decide what is drawn
+    together = trained([with_another_future(model, x, t) for t in columns])
+    for t, got, right in zip(columns, together, expected, strict=True):
+        assert_same(got[: t + 1], right[: t + 1], f"in training mode, {future_fault(t, n)}")
 
 
 def step_by_step_goes_on(model: EmbeddedBackbone, examples: Examples) -> None:
@@ -112,6 +138,32 @@ def columns_far_along_are_like_others(model: EmbeddedBackbone, examples: Example
             assert_no_future(model, examples[0], FAR_COLUMNS)
         if model.causal and has_cache(model.backbone):
             assert_steps(model, examples[:1], FAR_STEPS)
+
+
+def columns_read_the_past_alike(model: EmbeddedBackbone, examples: Examples) -> None:
+    """Causal backbones: from the first column on that depends on one before it, all do: no state is lost far along."""
+    x = max(examples, key=len)
+    n = len(x)
+    pasts = {t: x for t in PAST_COLUMNS if t < n}
+    first = n
+    with torch.no_grad():
+        right = model.alone(x)
+        for _ in range(NUM_PASTS):
+            pasts = {
+                t: other_content(past, torch.arange(n) < t, model.spec) for t, past in pasts.items()
+            }
+            together = model(TokenBatch.collate(list(pasts.values())))
+            for t, hidden in zip(list(pasts), together, strict=True):
+                if not torch.allclose(hidden[t], right[t], rtol=1e-9, atol=1e-12):
+                    first = min(first, t)
+                    del pasts[t]
+            if not pasts:
+                return
+    for t in pasts:
+        if t > first:
+            raise AssertionError(
+                f"column {t} of {n} depends on no column before it, and others do: a state is lost there"
+            )
 
 
 def laws_of_long_texts(model: EmbeddedBackbone) -> list[Law]:

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import importlib
+import inspect
 import io
 import json
 import locale
@@ -20,7 +22,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -165,12 +167,58 @@ def _same_numbers(before: Any, after: Any) -> bool:
     return bool(((before == after) | ((before != before) & (after != after))).all())
 
 
+def settings_of(component: Any) -> dict[str, Any]:
+    """The settings of its class by name, from the attributes that are named after them.
+
+    Raises LookupError with the names of those that have no attribute.
+    """
+    known = vars(component)
+    names = inspect.signature(type(component)).parameters
+    own = {name: name if name in known else f"_{name}" for name in names}
+    if unknown := [name for name, attribute in own.items() if attribute not in known]:
+        raise LookupError(", ".join(unknown))
+    return {name: known[attribute] for name, attribute in own.items()}
+
+
+def built_anew(unfitted: Tokenizer | None, fitted: Tokenizer) -> Tokenizer | None:
+    """One that its class builds with the settings of the unfitted one, and that loads the state of the fitted one; None
+    where the attributes do not have them."""
+    if unfitted is None:
+        return None
+    try:
+        one = type(unfitted)(**copy.deepcopy(settings_of(unfitted)))
+        one.load_state(json.loads(json.dumps(fitted.state())))
+    except Exception:  # another law says what the user's own code raises
+        return None
+    return one
+
+
+def all_encoded_or_not(tokenizer: Tokenizer, raws: Sequence[Any]) -> list[Tokens | str]:
+    """Tokens of each raw example, or its error in words."""
+    found: list[Tokens | str] = []
+    for raw in raws:
+        try:
+            found.append(tokenizer.encode(raw))
+        except Exception as error:  # the user's own code: whatever it raises
+            found.append(described(error))
+    return found
+
+
+class Elsewhere(NamedTuple):
+    """Answer of a new process: tokens or an error of each example by the pickled tokenizer, the JSON of the state of
+    one that is fitted there, and tokens by one that is `built_anew` there; None: there is none."""
+
+    tokens: list[Tokens | str]
+    state: str | None = None
+    anew: list[Tokens | str] | None = None
+
+
 def run_elsewhere(
     tokenizer: Tokenizer, raws: Sequence[Any], unfitted: Tokenizer | None = None
-) -> tuple[list[Tokens | str], str | None] | None:
-    """Tokens of each raw example, or its error in words, and the JSON of the state of one that is fitted there.
+) -> Elsewhere | None:
+    """What a new process makes of the raw examples.
 
-    unfitted: the one that is fitted. Returns None if the class exists in this process alone.
+    unfitted: the one that is fitted and built anew. Returns None if the class exists in this process alone.
     The new process imports the class of the tokenizer by its module's name, or from its module's file.
     Raises CalledProcessError if the tokenizer does not arrive.
     """
@@ -188,12 +236,11 @@ def run_elsewhere(
         timeout=300,
         check=True,
     )
-    tokens, state = pickle.loads(done.stdout)  # noqa: S301  written by our own process
-    return list(tokens), state
+    return Elsewhere(*pickle.loads(done.stdout))  # noqa: S301  written by our own process
 
 
 def answer() -> None:
-    """Reads a tokenizer and raws from standard input, and writes tokens and state, in the new process."""
+    """Reads a tokenizer and raws from standard input, and writes the parts of `Elsewhere`, in the new process."""
     name, file, data = pickle.load(sys.stdin.buffer)  # noqa: S301  written by our own process
     out = sys.stdout.buffer
     sys.stdout = sys.stderr
@@ -202,16 +249,13 @@ def answer() -> None:
     except ImportError:
         import_plugins([file])
     tokenizer, raws, unfitted = pickle.loads(data)  # noqa: S301
-    found = []
-    for raw in raws:
-        try:
-            found.append(tokenizer.encode(raw))
-        except Exception as error:  # the user's own code: whatever it raises
-            found.append(described(error))
+    found = all_encoded_or_not(tokenizer, raws)
+    one = built_anew(unfitted, tokenizer)
+    anew = None if one is None else all_encoded_or_not(one, raws)
     state = None
     # it is fitted in the first process, too, whose law says what it raises
     with contextlib.suppress(Exception):
         if unfitted is not None:
             unfitted.fit(list(raws))
             state = json.dumps(unfitted.state())
-    out.write(pickle.dumps((found, state)))
+    out.write(pickle.dumps((found, state, anew)))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import inspect
 import json
 import pickle
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from seqkit.errors import DataError, described
-from seqkit.interfaces import TokenBatch, Tokenizer
+from seqkit.interfaces import TokenBatch, Tokenizer, Tokens
 from seqkit.interfaces.tokens import rounding
 from seqkit.testing.changed_raws import share_of, tried_places, unread_fields
 from seqkit.testing.checks import Checked, Checks, NotCheckedError, Options
@@ -42,7 +41,15 @@ from seqkit.testing.module_laws import (
     training_mates_change_nothing,
 )
 from seqkit.testing.modules import AsBackbone
-from seqkit.testing.process import left_alone, run_elsewhere, same, seeded
+from seqkit.testing.process import (
+    all_encoded_or_not,
+    built_anew,
+    left_alone,
+    run_elsewhere,
+    same,
+    seeded,
+    settings_of,
+)
 from seqkit.testing.unseen import OF_OTHERS, encodes_the_rest_of_the_data
 
 NUM_IDS = 64
@@ -130,19 +137,16 @@ def unfitted_like(tokenizer: Tokenizer, unfitted: Tokenizer | None) -> Callable[
     if unfitted is not None:
         return lambda: copy.deepcopy(unfitted)
     cls = type(tokenizer)
-    known = vars(tokenizer)
-    names = {
-        name: name if name in known else f"_{name}" for name in inspect.signature(cls).parameters
-    }
-    unknown = [name for name, own in names.items() if own not in known]
-    if not unknown:
-        return lambda: cls(**{name: copy.deepcopy(known[own]) for name, own in names.items()})
-    if not hasattr(tokenizer, "fit") and not tokenizer.state():
-        return lambda: copy.deepcopy(tokenizer)  # it has no state
-    raise ValueError(
-        f"{cls.__name__} has settings that no attribute is named after ({', '.join(unknown)}); give unfitted=, one "
-        "with the same settings that is not fitted: it must do the same once it has loaded the state"
-    )
+    try:
+        settings = settings_of(tokenizer)
+    except LookupError as unknown:
+        if not hasattr(tokenizer, "fit") and not tokenizer.state():
+            return lambda: copy.deepcopy(tokenizer)  # it has no state
+        raise ValueError(
+            f"{cls.__name__} has settings that no attribute is named after ({unknown}); give unfitted=, one "
+            "with the same settings that is not fitted: it must do the same once it has loaded the state"
+        ) from None
+    return lambda: cls(**copy.deepcopy(settings))
 
 
 def keeps_its_spec(tokenizer: Tokenizer, raws: Raws) -> None:
@@ -491,26 +495,38 @@ def refuses_with_a_reason(tokenizer: Tokenizer, bad: Sequence[Any]) -> None:
 def is_the_same_in_another_process(
     tokenizer: Tokenizer, raws: Raws, fresh: Callable[[], Tokenizer] | None = None
 ) -> None:
-    """A new Python, whose `hash()` of texts differs, makes the same tokens with the pickled tokenizer, and the same
-    state with one that is fitted there."""
-    unfitted = fresh() if fresh is not None and hasattr(tokenizer, "fit") else None
+    """A new Python, whose `hash()` of texts differs, makes the same tokens with the pickled tokenizer, the same state
+    with one that is fitted there, and the same tokens with one that is built there and loads the state."""
+    unfitted = None if fresh is None else fresh()
     answer = run_elsewhere(tokenizer, raws, unfitted)
     if answer is None:
         raise NotCheckedError("only this process has its class")
-    found, state = answer
-    if state is not None and unfitted is not None:
+    one = built_anew(unfitted, tokenizer)
+    if answer.state is not None and unfitted is not None:
         unfitted.fit(list(raws))  # type: ignore[attr-defined]
-        if json.loads(json.dumps(unfitted.state())) != json.loads(state):
+        if json.loads(json.dumps(unfitted.state())) != json.loads(answer.state):
             raise AssertionError(
                 "fit in another process gives another state (does it follow the order of a set?); sort what you collect"
             )
-    for i, got in enumerate(found):
-        what = f"example {i} encoded in another process"
+    ours = all_encoded(tokenizer, raws)
+    _assert_made_alike(answer.tokens, ours, "in another process", "are ids made by hash()?")
+    if one is not None and answer.anew is not None:
+        right = all_encoded_or_not(one, raws)
+        how = "by one that another process builds, with the state loaded,"
+        _assert_made_alike(answer.anew, right, how, "does __init__ follow the order of a set?")
+
+
+def _assert_made_alike(
+    found: Sequence[Tokens | str], right: Sequence[Tokens | str], how: str, doubt: str
+) -> None:
+    """Raises AssertionError if an example has other tokens than those that are right, or an error in their place."""
+    for i, (got, expected) in enumerate(zip(found, right, strict=True)):
+        what = f"example {i} encoded {how}"
+        if isinstance(expected, str):
+            continue  # another law says what it raises
         if isinstance(got, str):
             raise AssertionError(f"{what} raises {got}")
-        assert_same(
-            got, encoded(tokenizer, raws, i), f"{what} (are ids made by hash()?)", exact=False
-        )
+        assert_same(got, expected, f"{what} ({doubt})", exact=False)
 
 
 OF_EXAMPLES: tuple[Callable[[Tokenizer, Raws], None], ...] = (

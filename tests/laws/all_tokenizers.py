@@ -26,3 +26,7 @@ class AllTokenizers(Tokenizer):
         return {
             name: each.state() for name, each in self.tokenizers.items() if hasattr(each, "fit")
         }
+
+    def load_state(self, state):
+        for name, own in state.items():
+            self.tokenizers[name].load_state(own)

@@ -58,6 +58,14 @@ def _zero(hidden, embedded):
     return hidden.masked_fill(~embedded.valid[..., None], 0.0)
 
 
+def _columns(embedded, which):
+    return embedded.replace(
+        hidden=embedded.hidden[:, which],
+        positions=embedded.positions[:, which],
+        valid=embedded.valid[:, which],
+    )
+
+
 def _times(factor, states):
     return [tuple(factor * part for part in state) for state in states]
 
@@ -497,8 +505,54 @@ class PositionsWrapInTheCache(FaultyRNN):
         return super().forward(embedded, cache)
 
 
+class ForgetsEvery64Tokens(Faulty):
+    """Chunks whose state is lost, and no cache that would show it."""
+
+    def forward(self, embedded, cache=None):
+        starts = range(0, embedded.hidden.shape[1], 64)
+        run = super().forward
+        return torch.cat([run(_columns(embedded, slice(t, t + 64))) for t in starts], dim=1)
+
+    def init_cache(self, max_tokens):
+        raise ValueError("no cache")
+
+
+class DetachesAfter64Tokens(Faulty):
+    """A running sum that is right, and whose gradient does not go back over the border of two chunks."""
+
+    def forward(self, embedded, cache=None):
+        hidden = super().forward(embedded)
+        first, rest = hidden.split([min(64, hidden.shape[1]), max(0, hidden.shape[1] - 64)], dim=1)
+        total = first.sum(dim=1, keepdim=True).detach()
+        sums = torch.cat([first.cumsum(dim=1), total + rest.cumsum(dim=1)], dim=1)
+        return _zero(hidden + 0.1 * sums, embedded)
+
+    def init_cache(self, max_tokens):
+        raise ValueError("no cache")
+
+
+class LeaksInTraining(Faulty):
+    def forward(self, embedded, cache=None):
+        hidden = nn.functional.dropout(super().forward(embedded, cache), 0.1, self.training)
+        if not self.training:
+            return hidden
+        following = nn.functional.pad(embedded.hidden[:, 1:], [0, 0, 0, 1])
+        return _zero(hidden + following, embedded)
+
+
 INVENTED = [
     *AFTER,
+    (
+        ForgetsEvery64Tokens,
+        True,
+        "columns_read_the_past_alike: column 64 of 300 depends on no column before it",
+    ),
+    (DetachesAfter64Tokens, True, "gradients_are_right: the gradient of"),
+    (
+        LeaksInTraining,
+        True,
+        "no_column_attends_to_the_future: in training mode, a token attends to the future",
+    ),
     (
         ReadsEightNeighbours,
         False,

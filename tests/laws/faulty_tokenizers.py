@@ -614,6 +614,25 @@ class ForgetsWhatItDoesNotUse(Learned):
         self.counted = len(raws)
 
 
+class BuildsInTheOrderOfASet(Sound):
+    """A pickled one takes its order along."""
+
+    def __init__(self):
+        super().__init__()
+        self.letters = list({letter * 3 for letter in "abcdefghijklm"})
+
+    @property
+    def spec(self):
+        return TokenSpec(vocab_size=13)
+
+    def encode(self, raw):
+        super().encode(raw)
+        ids = torch.tensor([self.letters.index(letter * 3) for letter in raw])
+        return Tokens(ids, torch.arange(float(len(raw)))[:, None])
+
+    decode = None
+
+
 class FitsInTheOrderOfASet(Learned):
     """Letters have the order of their hashes, which this process keeps, and the next does not."""
 
@@ -650,6 +669,10 @@ INVENTED = [
     (
         FitsInTheOrderOfASet,
         "is_the_same_in_another_process: fit in another process gives another state",
+    ),
+    (
+        BuildsInTheOrderOfASet,
+        "is_the_same_in_another_process: example 0 encoded by one that another process builds",
     ),
     (DrawsNoise, "changes the state of Python's global generator"),
     (RunningMean, "is_deterministic: example 1 encoded again has other content"),

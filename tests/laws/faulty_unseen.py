@@ -48,6 +48,12 @@ class UnknownIdIsOneTooHigh(Learned):
         return Tokens(torch.tensor(ids), torch.arange(float(len(ids)))[:, None])
 
 
+class LearnsLettersThatItEncodes(Learned):
+    def encode(self, raw):
+        self.letters += [x for x in dict.fromkeys(raw) if x not in self.letters]
+        return super().encode(raw)
+
+
 class KnowsNoOtherLetter(Learned):
     def encode(self, raw):
         ids = {letter: i for i, letter in enumerate(self.letters)}
@@ -120,6 +126,7 @@ UNSEEN = {
     UnknownIsTheFirst: "unknown_is_no_known_token",
     UnknownWordIsTheFirst: "unknown_is_no_known_token",
     UnknownIdIsOneTooHigh: "encodes_the_rest_of_the_data",
+    LearnsLettersThatItEncodes: "encodes_the_rest_of_the_data",
     KnowsNoOtherLetter: "encodes_the_rest_of_the_data",
     StartsAnewAt512: "long_examples_go_on",
     EndsAt512: "long_examples_go_on",
@@ -134,6 +141,7 @@ ALSO_SEEN = {HasAFeatureTooMany: "keeps_its_spec", DependsOnTheLast: "is_determi
 
 HALVES = {
     UnknownIdIsOneTooHigh: ("ab", "cab"),
+    LearnsLettersThatItEncodes: ("ab", "cab"),
     KnowsNoOtherLetter: ("ab", "cab"),
     KeepsEarlierFits: ("ab", "ca"),
 }

@@ -11,6 +11,7 @@ from laws.faulty_tokenizers import (
     KNOWN,
     OF_THE_PROCESS,
     RAWS,
+    BuildsInTheOrderOfASet,
     FitsInTheOrderOfASet,
     HashesWords,
     Learned,
@@ -26,6 +27,7 @@ from seqkit.errors import DataError
 from seqkit.interfaces import Tokens, TokenSpec
 from seqkit.registry import components
 from seqkit.testing import BrokenLawsError, check_tokenizer, tokenizers
+from seqkit.testing.process import Elsewhere
 from seqkit.testing.tokenizers import is_the_same_in_another_process
 from seqkit.testing.unseen import OF_OTHERS
 
@@ -236,7 +238,7 @@ def check(cls, **settings):
     return check_tokenizer(tokenizer, raws, **settings)
 
 
-ELSEWHERE = (HashesWords, FitsInTheOrderOfASet)
+ELSEWHERE = (HashesWords, FitsInTheOrderOfASet, BuildsInTheOrderOfASet)
 """Faults that only another process shows, which takes two seconds to start."""
 
 
@@ -279,7 +281,7 @@ def test_every_law_of_other_examples_has_a_fault_that_it_alone_names():
 def test_tokens_that_another_process_makes_otherwise_are_noticed(monkeypatch):
     right = [Sound().encode(raw) for raw in RAWS]
     for found in (right, right[::-1], ["an OSError"] * len(RAWS)):
-        monkeypatch.setattr(tokenizers, "run_elsewhere", lambda *_, found=found: (found, None))
+        monkeypatch.setattr(tokenizers, "run_elsewhere", lambda *_, found=found: Elsewhere(found))
         with (
             nullcontext()
             if found is right
