@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seqkit.errors import described
 from seqkit.testing.called import (
     LEFT,
     RIGHT,
@@ -40,6 +41,18 @@ def parts_equal_at_once(called: Called, examples: list[Tensor]) -> None:
     n = _shortest(examples)
     for sizes in ([n // 2, n - n // 2], [1, n - 1], [3, 2, n - 5]):
         _assert_parts(called, examples, sizes)
+
+
+def parts_equal_at_once_far_along(called: Called, examples: list[Tensor]) -> None:
+    """Long prompts, and tokens behind them, give what one pass gives, whatever chunks it has inside. Not checked if a
+    step raises: a cache may be of fewer columns."""
+    try:
+        for sizes in ([64, 1, 1, 65], [60, 10, 1, 1, 59]):
+            _assert_parts(called, examples, sizes)
+    except (AssertionError, NotCheckedError):
+        raise
+    except Exception as error:  # the user's own code: whatever it raises
+        raise NotCheckedError(f"it raises {described(error)}") from None
 
 
 def ragged_prompts_go_on(called: Called, examples: list[Tensor]) -> None:
