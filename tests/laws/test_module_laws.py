@@ -127,7 +127,8 @@ class Overflows(Decays):
 
 
 def test_after_an_overflow_one_law_speaks():
-    assert broken(Overflows())[-1:] == ["gives_finite_vectors_at_any_length"]
+    ignore = {"columns_read_the_past_alike": "known"}
+    assert broken(Overflows(), ignore=ignore) == ["gives_finite_vectors_at_any_length"]
 
 
 def test_every_law_of_a_module_has_a_planted_fault():
