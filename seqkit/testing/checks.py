@@ -167,11 +167,12 @@ class Checks:
     options.
 
     inside, kind: what stands before and after each fault: the component whose inside is checked, and the kind of the
-    tokens.
+    tokens. prefix: of names of parameters, which no fault says.
     """
 
     inside = ""
     kind = ""
+    prefix = ""
 
     def __init__(self, **options: Unpack[Options]):
         self.quick = options.get("quick", False)
@@ -193,7 +194,7 @@ class Checks:
         """Check one law, and note its fault. again: a context in which a law that fails is checked once more; None: it
         is not. Where one of `FIRST` is broken, no other law is checked: their faults would say the same."""
         name = law.__name__
-        if reason := self._reason(name):
+        if (reason := self._reason(name)) is not None:
             self.left_out.setdefault(name, reason)
             return
         try:
@@ -209,6 +210,7 @@ class Checks:
             if not isinstance(error, AssertionError):
                 text = f"it raises {described(error)}"
                 self.cause = self.cause or error
+            text = text.replace(self.prefix, "") if self.prefix else text
             size = getattr(error, "size", None)
             self.broken[name] = Fault(name, text + self.kind, size, self.inside + where)
 

@@ -34,7 +34,7 @@ def check(subject: Any, **settings: Any) -> Checked:
     ...     def forward(self, x, valid):
     ...         return (x * valid[..., None]).cumsum(dim=1)
     >>> check(Smooth(), dim=8, causal=True)
-    17 laws are kept: ...
+    22 laws are kept: ...
     """
     if isinstance(subject, Tokenizer):
         return check_tokenizer(

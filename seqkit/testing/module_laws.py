@@ -274,7 +274,7 @@ def gradients_are_right(model: EmbeddedBackbone, examples: Examples) -> None:
     leaf.add_(drawn(leaf), alpha=0.01).requires_grad_()
     embedded = replace(embedded, hidden=leaf)
     values = {"the embeddings": leaf} | {
-        name: p for name, p in backbone.named_parameters() if p.requires_grad
+        f"backbone.{name}": p for name, p in backbone.named_parameters() if p.requires_grad
     }
     steps = {name: drawn(value) for name, value in values.items()}
     mixture = drawn(leaf)

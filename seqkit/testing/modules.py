@@ -29,6 +29,7 @@ from seqkit.testing.called import (
     projected,
 )
 from seqkit.testing.checks import Checked, Checks, Options, takes_device
+from seqkit.testing.in_training import training_mixes_no_rows, training_sees_no_future
 from seqkit.testing.laws import (
     TOLERANCE_32,
     EmbeddedBackbone,
@@ -37,12 +38,16 @@ from seqkit.testing.laws import (
     Law,
     assert_same,
     batch_mates_change_nothing,
-    gradients_reach_every_parameter,
     is_same,
     leave_zero,
     padding_changes_nothing,
 )
-from seqkit.testing.long_laws import long_texts, no_column_attends_to_the_future
+from seqkit.testing.laws import gradients_reach_every_parameter as gradients_reach_all
+from seqkit.testing.long_laws import (
+    any_batch_gives_the_same,
+    long_texts,
+    no_column_attends_to_the_future,
+)
 from seqkit.testing.module_laws import (
     gives_hidden_states_of_its_width,
     gradients_are_right,
@@ -57,10 +62,11 @@ from seqkit.testing.padding import (
     left_padding_changes_nothing,
     padding_may_hold_nan,
     rounds_no_more_than_float32,
+    takes_examples_of_one_token,
     what_padding_holds_changes_nothing,
 )
 from seqkit.testing.process import seeded
-from seqkit.testing.states import OF_SEGMENTS, OF_STATES
+from seqkit.testing.states import OF_SEGMENTS, OF_STATES, parts_equal_at_once_far_along
 
 SHORT = (7, 5, 8)
 LONG = (131, 66, 1)
@@ -139,7 +145,7 @@ def check_module(
     >>> layer = torch.nn.TransformerEncoderLayer(8, 2, dropout=0.0, batch_first=True)
     >>> checked = check_module(layer, dim=8, call=lambda layer, x, valid: layer(x, src_key_padding_mask=~valid))
     >>> len(checked)
-    15
+    19
     """
     width = dim if dim is not None else getattr(module, "dim", None)
     if not isinstance(width, int):
@@ -148,9 +154,11 @@ def check_module(
         )
     doors: Doors = {name: settings.pop(name) for name in Doors.__annotations__ if name in settings}  # type: ignore[assignment, misc]
     checks = Checks(**settings)  # type: ignore[misc]
+    checks.prefix = "backbone.module."
     name = type(module).__name__
     backbone = AsBackbone(module, call or default_call(module), width, causal=causal)
     backbone.to(torch.zeros(()).device)
+    before = list(backbone.module.state_dict())
     leave_zero(backbone)
     with seeded(0):
         spec, examples = long_texts(SHORT)
@@ -160,11 +168,14 @@ def check_module(
     leave_out_what_is_not_returned(called)
     again = InFloat64 if called.dtype == torch.float64 else None
     vectors = called.vectors(*SHORT)
+    checks.check(brings_no_weight_late, name, called, before)
     checks.check(leaves_its_input_alone, name, called, vectors)
     for own in (*LAWS, no_column_attends_to_the_future) if causal else LAWS:
         checks.check(own, name, model, examples, again=again)
     for law in OF_PADDING:
         checks.check(law, name, called, vectors, again=again)
+    if causal:
+        checks.check(training_sees_no_future, name, called, vectors, again=again)
     checks.check(rounds_no_more_than_float32, name, called, vectors)
     if called.segments is not None:
         for law in OF_SEGMENTS:
@@ -245,18 +256,22 @@ def _check_long_examples(
     checks: Checks, name: str, called: Called, model: EmbeddedBackbone
 ) -> None:
     """Laws over several chunks, and over one token; a length that the module refuses is left out."""
-    lengths = []
-    for n in LONG:
+    ran = {}
+    for x in called.vectors(*LONG):
         try:
-            called(called.vectors(n)[0][None])
-            lengths.append(n)
+            ran[x] = bool(torch.isfinite(called(x[None])).all())
         except Exception as error:  # the user's own code: a table that is too short, often
-            checks.left_out[f"examples_of_{n}_tokens"] = f"it raises {described(error)}"
+            if len(x) > 1 or isinstance(error, ValueError | NotImplementedError):
+                checks.left_out[f"examples_of_{len(x)}_tokens"] = f"it raises {described(error)}"
+    again = InFloat64 if called.dtype == torch.float64 else None
+    checks.check(gives_finite_vectors_at_any_length, name, called, list(ran))
+    checks.check(takes_examples_of_one_token, name, called, called.vectors(1, 1, 1), again=again)
+    vectors = [x for x, is_finite in ran.items() if is_finite]
+    lengths = [len(x) for x in vectors]
     if not lengths:
         return
-    again = InFloat64 if called.dtype == torch.float64 else None
-    vectors = called.vectors(*lengths)
-    checks.check(gives_finite_vectors_at_any_length, name, called, vectors)
+    if called.step is not None:
+        checks.check(parts_equal_at_once_far_along, name, called, vectors[:1], again=again)
     laws: list[Law] = [batch_mates_change_nothing, padding_changes_nothing]
     if called.causal:
         checks.check(columns_read_the_past_alike, name, called, vectors)
@@ -264,6 +279,31 @@ def _check_long_examples(
     for law in laws:
         checks.check(law, name, model, long_texts(lengths)[1], again=again)
     checks.check(left_padding_changes_nothing, name, called, vectors, again=again)
+    with torch.enable_grad():
+        checks.check(gradients_are_right, name, model, long_texts(lengths[:1])[1], again=again)
+
+
+def brings_no_weight_late(called: Called, before: Sequence[str]) -> None:
+    """No weight or saved buffer comes or goes in a call. before: their names before the first one."""
+    for name in sorted(called.module.state_dict().keys() ^ before):
+        raise AssertionError(
+            f"{name} comes or goes in a call, where no optimizer knows it; build it first"
+        )
+
+
+def gradients_reach_every_parameter(model: EmbeddedBackbone, examples: Examples) -> None:
+    """As of a backbone; a parameter that changes nothing is said to be unused."""
+    try:
+        gradients_reach_all(model, examples)
+    except AssertionError:
+        batch = TokenBatch.collate(examples)
+        hidden = model(batch)
+        for name, parameter in model.backbone.named_parameters("backbone"):
+            if parameter.requires_grad and not _matters(model, batch, hidden, parameter, set()):
+                raise AssertionError(
+                    f"{name} is never used: remove it, or ignore gradients_reach_every_parameter"
+                ) from None
+        raise
 
 
 def saves_all_weights(model: EmbeddedBackbone, examples: Examples) -> None:
@@ -294,6 +334,9 @@ def saves_all_weights(model: EmbeddedBackbone, examples: Examples) -> None:
             parameter.add_(1)
     loaded.load_state_dict(model.state_dict())
     assert_same(loaded(batch), expected, "a copy that loaded its state_dict gives other vectors")
+    if (built := _built_anew(model, batch)) is not None:
+        fault = "two of its class that loaded its state_dict differ: something drawn is not saved; register it"
+        assert_same(*built, fault)
     trained = copy.deepcopy(model).train()
     kept = set(trained.state_dict())
     before = {name: x.clone() for name, x in trained.named_buffers() if name not in kept}
@@ -302,6 +345,29 @@ def saves_all_weights(model: EmbeddedBackbone, examples: Examples) -> None:
         if name in before and buffer.shape == before[name].shape:
             fault = f"buffer {name.removeprefix('backbone.module.')} changes in training and is not in state_dict"
             assert_same(buffer, before[name], fault)
+
+
+def _built_anew(model: EmbeddedBackbone, batch: TokenBatch) -> tuple[Tensor, Tensor] | None:
+    """Vectors of two new ones of the class, from two seeds, that loaded the state. None: it takes arguments, or has
+    other sizes without them: on `meta`, that takes no memory."""
+    module = model.backbone.get_submodule("module")
+    saved = module.state_dict()
+    hidden = []
+    try:
+        with torch.device("meta"):
+            sizes = {name: x.shape for name, x in type(module)().state_dict().items()}
+        if sizes != {name: x.shape for name, x in saved.items()}:
+            return None
+        for seed in (3, 4):
+            with seeded(seed):
+                new = type(module)().to(next(model.parameters())).eval()
+            new.load_state_dict(saved)
+            other = copy.deepcopy(model)
+            other.backbone.module = new
+            hidden.append(other(batch))
+    except Exception:  # the user's own code: it takes other arguments
+        return None
+    return hidden[0], hidden[1]
 
 
 def _matters(
@@ -329,6 +395,7 @@ LAWS: tuple[Law, ...] = (
     leaves_input_and_process_alone,
     padding_changes_nothing,
     batch_mates_change_nothing,
+    any_batch_gives_the_same,
     training_mates_change_nothing,
     gradients_reach_every_parameter,
     gradients_are_right,
@@ -341,5 +408,6 @@ OF_PADDING = (
     left_padding_changes_nothing,
     padding_may_hold_nan,
     gradients_add_up_under_padding,
+    training_mixes_no_rows,
 )
 """Laws of any module, over vectors."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seqkit.errors import described
 from seqkit.testing.called import (
     LEFT,
     RIGHT,
@@ -40,6 +41,20 @@ def parts_equal_at_once(called: Called, examples: list[Tensor]) -> None:
     n = _shortest(examples)
     for sizes in ([n // 2, n - n // 2], [1, n - 1], [3, 2, n - 5]):
         _assert_parts(called, examples, sizes)
+
+
+def parts_equal_at_once_far_along(called: Called, examples: list[Tensor]) -> None:
+    """Prompts of 60 and 64 tokens, and parts behind them, give what one pass gives. Not checked if a step raises: a
+    cache may have fewer columns."""
+    if (n := _shortest(examples)) < 72:
+        raise NotCheckedError("it does not run at that length")
+    try:
+        for sizes in ([64, 1, 1], [60, 10, 1, 1]):
+            _assert_parts(called, examples, [*sizes, n - sum(sizes)])
+    except (AssertionError, NotCheckedError):
+        raise
+    except Exception as error:  # the user's own code: whatever it raises
+        raise NotCheckedError(f"it raises {described(error)}") from None
 
 
 def ragged_prompts_go_on(called: Called, examples: list[Tensor]) -> None:

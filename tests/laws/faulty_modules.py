@@ -137,6 +137,13 @@ class MultipliesByTheMask(AttendsBack):
 # ── the past and the future ──
 
 
+class MasksItsOutput(AttendsBack):
+    """Zero for padding by `masked_fill`, behind a product of NaN and zero."""
+
+    def forward(self, x, valid):
+        return super().forward(x, valid).masked_fill(~valid[..., None], 0.0)
+
+
 class SeesOneAhead(Attends):
     causal = True
 
@@ -156,6 +163,39 @@ class BeginsAnewEvery16(Decays):
         both = zip(x.split(16, dim=1), valid.split(16, dim=1), strict=True)
         parts = [super(BeginsAnewEvery16, self).run(*each, None) for each in both]
         return torch.cat([hidden for hidden, _ in parts], dim=1), parts[-1][1]
+
+
+class SumsByChunks(nn.Module):
+    """Linear attention: chunks of 64, each with the state of those before."""
+
+    causal = True
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(DIM, 3 * DIM)
+
+    def go_on(self, state, k, v):
+        return state + k.mT @ v
+
+    def forward(self, x, valid):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        k = k.masked_fill(~valid[..., None], 0)
+        state = x.new_zeros(len(x), DIM, DIM)
+        hidden = []
+        for a, b, c in zip(q.split(64, 1), k.split(64, 1), v.split(64, 1), strict=True):
+            hidden.append((a @ b.mT).tril() @ c + a @ state)
+            state = self.go_on(state, b, c)
+        return torch.cat(hidden, dim=1) / DIM
+
+
+class LosesALastToken(SumsByChunks):
+    def go_on(self, state, k, v):
+        return super().go_on(state, k[:, :-1], v[:, :-1])
+
+
+class DetachesItsState(SumsByChunks):
+    def go_on(self, state, k, v):
+        return super().go_on(state, k, v).detach()
 
 
 class HasNoSpreadOfOne(Attends):
@@ -191,6 +231,46 @@ class TiesRowsInTraining(Decays):
     def forward(self, x, valid):
         hidden = super().forward(x, valid)
         return hidden - 0.1 * hidden[:, :1].mean(dim=0) if self.training else hidden
+
+
+class TiesRowsAndDropsOut(TiesRowsInTraining):
+    def forward(self, x, valid):
+        return F.dropout(super().forward(x, valid), 0.1, self.training)
+
+
+class ScalesByAMovingMean(Decays):
+    """In training, the mean size of all tokens moves its scale first."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.ones(()))
+
+    def forward(self, x, valid):
+        if self.training:
+            self.scale = self.scale.lerp(x[valid].detach().abs().mean(), 0.1)
+        return super().forward(x / self.scale, valid)
+
+
+class SeesAheadInTraining(AttendsBack):
+    def may_attend(self, valid):
+        return Attends.may_attend(self, valid) if self.training else super().may_attend(valid)
+
+    def forward(self, x, valid):
+        return F.dropout(super().forward(x, valid), 0.1, self.training)
+
+
+class ClampsLargeBatches(Attends):
+    def attend(self, x, mask):
+        return super().attend(x.clamp(max=0.5) if len(x) >= 8 else x, mask)
+
+
+class SqueezesItsGate(Decays):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Linear(DIM, 1)
+
+    def forward(self, x, valid):
+        return super().forward(x, valid) * self.scale(x).squeeze().sigmoid()[..., None]
 
 
 # ── gradients ──
@@ -254,6 +334,12 @@ class RoundsToBfloat16(Decays):
         return super().forward(x, valid).bfloat16().to(x.dtype)
 
 
+class RoundsFloat32ToFloat16(Attends):
+    def attend(self, x, mask):
+        hidden = super().attend(x, mask)
+        return hidden.half().float() if x.dtype == torch.float32 else hidden
+
+
 class DropsOutInEval(Decays):
     def forward(self, x, valid):
         return F.dropout(super().forward(x, valid), 0.1, training=True)
@@ -300,6 +386,28 @@ class DrawsABuffer(Decays):
         return super().forward(x @ self.directions, valid)
 
 
+class DrawsAMatrix(Decays):
+    """As `DrawsABuffer`, in a plain attribute, and not with the settings of its class."""
+
+    def __init__(self, sign=1.0):
+        super().__init__()
+        self.directions = torch.randn(DIM, DIM, dtype=torch.float64).round() * sign
+
+    def forward(self, x, valid):
+        return super().forward(x @ self.directions.long().to(x), valid)
+
+
+class MakesItsScaleLate(Decays):
+    def __init__(self):
+        super().__init__()
+        self.scale = None
+
+    def forward(self, x, valid):
+        if self.scale is None:
+            self.scale = nn.Parameter(x.new_ones(DIM))
+        return super().forward(x, valid) * self.scale
+
+
 class KeepsStatisticsUnsaved(Decays):
     def __init__(self, momentum):
         super().__init__()
@@ -321,26 +429,36 @@ MODULES = [
     (HasWindowsOfColumns, "left_padding_changes_nothing"),
     (MasksLaterBatches, "what_padding_holds_changes_nothing"),
     (GatesInPadding, "what_padding_holds_changes_nothing"),
-    (MultipliesByTheMask, "padding_may_hold_nan"),
+    (MasksItsOutput, "padding_may_hold_nan"),
     (SeesOneAhead, "no_column_attends_to_the_future"),
     (SeesAheadAfter64, "no_column_attends_to_the_future"),
     (BeginsAnewEvery16, "columns_read_the_past_alike"),
+    (LosesALastToken, "columns_read_the_past_alike"),
+    (DetachesItsState, "gradients_are_right"),
     (HasNoSpreadOfOne, "gives_finite_vectors_at_any_length"),
     (MixesTheBatch, "batch_mates_change_nothing"),
     (ShiftsFlatRows, "batch_mates_change_nothing"),
     (TiesRowsInTraining, "training_mates_change_nothing"),
+    (TiesRowsAndDropsOut, "training_mixes_no_rows"),
+    (ScalesByAMovingMean, "training_mixes_no_rows"),
+    (SeesAheadInTraining, "training_sees_no_future"),
+    (ClampsLargeBatches, "any_batch_gives_the_same"),
+    (SqueezesItsGate, "takes_examples_of_one_token"),
     (HalvesItsGradient, "gradients_are_right"),
     (DetachesItsGate, "gradients_are_right"),
     (HasAGradientOfPadding, "gradients_add_up_under_padding"),
     (HasAnUnusedLayer, "gradients_reach_every_parameter"),
     (Doubles, "gives_hidden_states_of_its_width"),
     (RoundsToBfloat16, "rounds_no_more_than_float32"),
+    (RoundsFloat32ToFloat16, "rounds_no_more_than_float32"),
     (DropsOutInEval, "is_deterministic"),
     (CountsItsCalls, "is_deterministic"),
     (DrawsForNothing, "leaves_input_and_process_alone"),
     (ChangesTheMask, "leaves_its_input_alone"),
     (HidesALayer, "saves_all_weights"),
     (DrawsABuffer, "saves_all_weights"),
+    (lambda: DrawsAMatrix(-1.0), "saves_all_weights"),
+    (MakesItsScaleLate, "brings_no_weight_late"),
     (lambda: KeepsStatisticsUnsaved(0.1), "saves_all_weights"),
 ]
 
@@ -364,6 +482,18 @@ def forgets_in_parts(module, x, valid, state):
 def forgets_in_steps(module, x, valid, state):
     """A step of one column halves the state first."""
     return module.run(x, valid, state if state is None or x.shape[1] > 1 else state / 2)
+
+
+def forgets_after_64(module, x, valid, state):
+    """The state counts columns, and is zero once it has seen 64."""
+    state, seen = state or (None, 0)
+    hidden, state = module.run(x, valid, state)
+    seen += x.shape[1]
+    return hidden, (state * (seen < 64), seen)
+
+
+def rows_of_counted(state, rows):
+    return state[0][rows], state[1]
 
 
 def runs_over_padding(module, x, valid, state):
@@ -409,6 +539,7 @@ def rows_as_they_are(state, rows):
 WITH_STATES = [
     (Decays, forgets_in_steps, by_rows, "step_by_step_equals_at_once"),
     (Decays, forgets_in_parts, by_rows, "parts_equal_at_once"),
+    (Decays, forgets_after_64, rows_of_counted, "parts_equal_at_once_far_along"),
     (Decays, runs_over_padding, by_rows, "ragged_prompts_go_on"),
     (Decays, takes_the_state_at_the_length, by_rows, "left_padded_prompts_go_on"),
     (Decays, by_run, rows_as_they_are, "reorder_moves_the_rows"),

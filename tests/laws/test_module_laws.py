@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from laws.faulty_modules import (
     DIM,
     MODULES,
@@ -10,6 +11,8 @@ from laws.faulty_modules import (
     Attends,
     AttendsBack,
     Decays,
+    MultipliesByTheMask,
+    SumsByChunks,
     by_rows,
     by_run,
     by_segment,
@@ -52,6 +55,80 @@ def test_a_sound_module_keeps_every_law(make):
     doors = DOORS if make is Decays else {}
     checked = check(make(), dim=DIM, causal=make.causal, **doors)
     assert set(checked.left_out) <= {"padding_may_hold_nan"}
+
+
+class Dilated(nn.Module):
+    causal = True
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(DIM, DIM, 3, dilation=4)
+
+    def forward(self, x, valid):
+        return self.conv(F.pad((x * valid[..., None]).mT, [8, 0])).mT
+
+
+class ReadsTheBest(AttendsBack):
+    """Attention to the nine best columns."""
+
+    def attend(self, x, mask):
+        scores = (self.q(x) @ self.k(x).mT).masked_fill(~mask, -1e9)
+        best = scores.topk(min(9, x.shape[1])).values[..., -1:]
+        return scores.masked_fill(scores < best, -1e9).softmax(dim=-1) @ self.v(x)
+
+
+class Experts(nn.Module):
+    """Each drops out what it is sent: what others hold moves the draws."""
+
+    causal = False
+
+    def __init__(self):
+        super().__init__()
+        self.router = nn.Linear(DIM, 2)
+        self.experts = nn.ModuleList(nn.Linear(DIM, DIM) for _ in range(2))
+
+    def forward(self, x, valid):
+        flat = x.flatten(0, 1)
+        weights = self.router(flat).softmax(dim=-1)
+        hidden = torch.zeros_like(flat)
+        for i, expert in enumerate(self.experts):
+            rows = (weights.argmax(dim=-1) == i).nonzero()[:, 0]
+            own = F.dropout(expert(flat[rows]), 0.2, self.training) * weights[rows, i, None]
+            hidden = hidden.index_add(0, rows, own)
+        return hidden.reshape(x.shape)
+
+
+@pytest.mark.parametrize("make", [SumsByChunks, Dilated, ReadsTheBest, Experts])
+def test_what_reads_draws_or_sums_in_other_ways_is_no_fault(make):
+    torch.manual_seed(0)
+    assert check(make(), dim=DIM, causal=make.causal)
+
+
+def test_a_product_with_the_mask_promises_nothing_of_nan():
+    left_out = check(MultipliesByTheMask(), dim=DIM, causal=True).left_out
+    assert "not a product, where padding may hold it" in left_out["padding_may_hold_nan"]
+
+
+def test_a_cache_that_is_too_short_raises_and_is_no_fault():
+    def step(module, x, valid, state):
+        state, seen = state or (None, 0)
+        if seen + x.shape[1] > 100:
+            raise IndexError("the cache is full")
+        hidden, state = module.run(x, valid, state)
+        return hidden, (state, seen + x.shape[1])
+
+    left_out = check(Decays(), dim=DIM, causal=True, step=step).left_out
+    assert "the cache is full" in left_out["parts_equal_at_once_far_along"]
+
+
+class Overflows(Decays):
+    def forward(self, x, valid):
+        return super().forward(x, valid) * (1e5 ** valid.cumsum(dim=1).to(x))[..., None]
+
+
+def test_after_an_overflow_one_law_speaks():
+    ignore = {"columns_read_the_past_alike": "known"}
+    assert broken(Overflows(), ignore=ignore) == ["gives_finite_vectors_at_any_length"]
 
 
 def test_every_law_of_a_module_has_a_planted_fault():
