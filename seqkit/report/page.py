@@ -65,7 +65,7 @@ def write_overview(
     return _write(path, title, runs)
 
 
-def _collect(folder: Path, moved_to: str | None) -> Values:
+def _collect(folder: Path, moved_to: str | None = None) -> Values:
     """Values of a run in the template of the page; warnings are of the result, and of what is missing and why."""
     with torch.random.fork_rng(devices=[]):  # building a model draws weights
         trained = with_data(load_one(folder), moved_to)
