@@ -255,6 +255,7 @@ def bump(i):
     return series.tolist()
 
 
+@pytest.mark.slow
 def test_a_pattern_anywhere_in_a_series_is_found_by_random_convolution_kernels():
     result = found([Sample(bump(i), i % 2) for i in range(180)], Series(), Classify())
     assert result["name"] == "a ridge classifier on random convolution kernels"
@@ -337,6 +338,7 @@ def test_each_of_several_labels_has_a_classifier():
     assert "TF-IDF" in found(texts, Words(), MultiLabel())["name"]
 
 
+@pytest.mark.slow
 def test_rows_of_several_parts_have_features_of_each():
     """The class is a number, a word, a molecule, an image or a sound; ids have no features in a row."""
     parts = {
@@ -482,7 +484,9 @@ def test_folds_of_a_forecast_hold_out_later_windows_alone():
     assert parts[-1][1].max() == 79
 
 
-@pytest.mark.parametrize("objective", [Classify, Regress, MultiLabel])
+@pytest.mark.parametrize(
+    "objective", [Classify, Regress, pytest.param(MultiLabel, marks=pytest.mark.slow)]
+)
 def test_test_targets_change_no_prediction(objective):
     draw = np.random.default_rng(0)
     rows = [{"x": float(x), "y": float(y)} for x, y in draw.normal(size=(120, 2))]
