@@ -118,6 +118,6 @@ def test_a_process_that_is_killed_ends_the_others(text_file, tmp_path):
     code, said = end_of(start(words, tmp_path, SENT="SIGKILL", SENT_TO="1"))
     assert code == 4, said
     (line,) = [line for line in said.splitlines() if "another process" in line]
-    assert line.endswith(f"--resume {tmp_path / 'run'}")
+    assert line.endswith(f"--resume {tmp_path / 'run'} --plugin sends.py")
     assert "Traceback" not in said
     assert "Traceback" in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
