@@ -113,10 +113,10 @@ def test_a_broken_law_is_one_line_with_class_law_and_example(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "fact"), [("leaky.py", "ZeroDivisionError"), ("gone.py", "no file")]
+    ("name", "fact"), [("unrunnable.py", "ZeroDivisionError"), ("gone.py", "no file")]
 )
 def test_a_file_that_does_not_run_is_named_as_it_was_given(tmp_path, capsys, name, fact):
-    (tmp_path / "leaky.py").write_text("1 / 0\n")
+    (tmp_path / "unrunnable.py").write_text("1 / 0\n")
     assert main(["check", name]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"seqkit check: {name}")
