@@ -112,6 +112,7 @@ def test_a_broken_law_is_one_line_with_class_law_and_example(tmp_path, capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.usefixtures("no_plugins")
 @pytest.mark.parametrize(
     ("name", "fact"), [("unrunnable.py", "ZeroDivisionError"), ("gone.py", "no file")]
 )
