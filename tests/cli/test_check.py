@@ -70,6 +70,7 @@ class Scaled(DenseScoreAttention):
 """
 
 
+@pytest.mark.slow
 def test_a_mechanism_that_does_not_use_what_it_supports_is_named(tmp_path, capsys):
     (tmp_path / "scaled.py").write_text(MECHANISM, encoding="utf-8")
     assert main(["check", "scaled.py", "--quick"]) == 1

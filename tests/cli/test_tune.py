@@ -13,6 +13,7 @@ def tuned(capsys, *words):
     return re.search(r"use: (.*)", capsys.readouterr().out)[1].split()
 
 
+@pytest.mark.slow
 def test_the_keys_set_all_rates_of_the_optimizer_and_no_file_is_written(
     tmp_path, monkeypatch, capsys
 ):

@@ -40,6 +40,7 @@ def test_python_refuses_it_as_well(words, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 def test_each_candidate_is_examined_once_and_no_run_again(words, here, monkeypatch, capsys):
     seen = []
 
@@ -53,6 +54,7 @@ def test_each_candidate_is_examined_once_and_no_run_again(words, here, monkeypat
     assert seen == ["ReadsThePast", "AddsTheNext"]
 
 
+@pytest.mark.slow
 def test_one_that_is_allowed_is_never_better(words, here, tmp_path, capsys):
     assert main([*words, "--allow-broken-laws"]) == 0
     said = " ".join(capsys.readouterr().out.split())
