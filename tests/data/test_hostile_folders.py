@@ -321,7 +321,7 @@ IMAGES_AND_TOKENIZERS = {
     "grey for colours": (PIXELS[..., 0], Patches(4, channels=3), None),
     "patches that do not tile": (PIXELS[:7], Patches(4, channels=3), "resize or pad it to multiples of 4 by 4"),
     "a photograph that nobody resized": (
-        np.zeros((130, 130), np.uint8), Patches(1, channels=3), "16,900 patches of 1x1, and 16,384 are the most; train with",
+        np.zeros((130, 130), np.uint8), Patches(1, channels=3), "16,900 patches of 1x1, and 16,384 are the most; train",
     ),
 }  # fmt: skip
 
