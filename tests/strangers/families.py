@@ -187,13 +187,14 @@ def built(family: Family, size: str, dtype: str) -> Subject:
     """A family with random weights. Raises ImportError without transformers, whatever it raises if it is not built."""
     without_kernels()
     made: dict[str, Any] = {}
-    torch.set_grad_enabled(True)
-    exec("\n".join(build_lines(family, size, dtype)), made)
+    with torch.enable_grad():  # which the lines turn off, and the context on again
+        exec("\n".join(build_lines(family, size, dtype)), made)
     module = made["model"]
     causal = is_causal(module.config)
     model = None
     if causal:
-        exec("\n".join(build_lines(family, size, dtype, head=True)), made)
+        with torch.enable_grad():
+            exec("\n".join(build_lines(family, size, dtype, head=True)), made)
         model = made["model"]
     named = inspect.signature(module.forward).parameters
     has_cache = {"past_key_values", "cache_params", "state"} & set(named)

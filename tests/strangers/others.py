@@ -328,7 +328,8 @@ def built_other(other: Other, dtype: str) -> Subject:
     if dtype == "float64" and other.name == "S5":
         raise NotCheckedError("has no float64")
     made: dict[str, Any] = {}
-    exec("\n".join(other_lines(other, dtype)), made)
+    with torch.enable_grad():  # which the lines turn off
+        exec("\n".join(other_lines(other, dtype)), made)
     call = made["call"]
     takes_mask = len(inspect.signature(call).parameters) == 2
     step = made.get("step")
