@@ -130,8 +130,7 @@ def _published(what: str, settings: Settings, ignored: dict[str, str]) -> dict[s
 
 
 def _found(what: str) -> dict[str, object]:
-    """What `what` names: all components of a Python file that are not abstract, one of them or a module, or a
-    registered component."""
+    """Components by name: all of a Python file that are not abstract, one of them or a module, or a registered one."""
     path, _, name = what.partition(":")
     if not path.endswith(".py"):
         kinds = [kind for kind in KINDS if what.lower() in map(str.lower, components(kind))]
