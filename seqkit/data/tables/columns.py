@@ -90,7 +90,7 @@ _UNIT = re.compile(
 """A number and the unit before or behind it."""
 
 _MEANT = re.compile(r"[a-df-zA-DF-Z:(]|\d\s*-")
-"""What a number holds only as people write it: a unit, a clock's colon, a minus behind it or parentheses."""
+"""Marks of a number only as people write it: a unit, a clock's colon, a minus behind it or parentheses."""
 
 _WHOLE = re.compile(r"(\d{1,18})(\.0*)?")
 
