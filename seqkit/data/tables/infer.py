@@ -67,7 +67,7 @@ ONE_COLUMN = "the recipe reads one column"
 """Why the others are not used."""
 
 OTHER: dict[TargetKind, TargetKind] = {"classes": "numbers", "numbers": "classes"}
-"""What few whole numbers may be, too."""
+"""Meanings that few whole numbers may have, too."""
 
 OF_YEARS = ("year", "date", "time", "timestamp")
 """Names of columns that say when a row is from."""
