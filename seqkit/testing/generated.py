@@ -36,7 +36,7 @@ def check_generate(model: PreTrainedModel, **options: Unpack[Options]) -> Checke
 
 
 def generate(model: PreTrainedModel, ids: Tensor, valid: Tensor, **settings: Any) -> Any:
-    """What greedy `generate` gives for ids [b n] and their mask [b n]: five tokens with their logits.
+    """Output of greedy `generate` for ids [b n] and their mask [b n]: five tokens with their logits.
 
     Raises NotCheckedError if it refuses the settings.
     """

@@ -576,7 +576,7 @@ def assert_same(got: Tensor, expected: Tensor, fault: str) -> None:
 
 
 def assert_within(got: Tensor, expected: Tensor, fault: str, tolerance: float) -> None:
-    """As `assert_same`, with a tolerance: a share of each number, and of the largest or of 1 if that is more."""
+    """Like `assert_same`, with a tolerance: a share of each number, and of the largest or of 1 if that is more."""
     if got.shape != expected.shape:
         raise AssertionError(f"{fault} (it is {list(got.shape)}, not {list(expected.shape)})")
     right = _largest(expected)

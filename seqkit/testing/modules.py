@@ -292,7 +292,7 @@ def brings_no_weight_late(called: Called, before: Sequence[str]) -> None:
 
 
 def gradients_reach_every_parameter(model: EmbeddedBackbone, examples: Examples) -> None:
-    """As of a backbone; a parameter that changes nothing is said to be unused."""
+    """Like that of a backbone; a parameter that changes nothing is said to be unused."""
     try:
         gradients_reach_all(model, examples)
     except AssertionError:

@@ -257,7 +257,7 @@ def predicts_the_next_token(case: Case) -> None:
 
 
 def right_answers_are_right(case: Case) -> None:
-    """Of ids and classes, a surer right answer has no higher loss in evaluation, and `preds` equals `target`."""
+    """For ids and classes, a surer right answer has no higher loss in evaluation, and `preds` equals `target`."""
     logits, target = _logits(case)
     sure, unsure = (_answered(case, logits, target, x) for x in (SURE, SURE / 4))
     if sure.loss > unsure.loss + TOLERANCE:
@@ -410,7 +410,7 @@ def _refuse_draws(case: Case) -> None:
 
 
 def _missing(label: Tensor) -> float:
-    """What stands for a missing label."""
+    """Label that stands for a missing one."""
     return math.nan if label.is_floating_point() else IGNORE
 
 

@@ -254,7 +254,7 @@ def takes_examples_of_one_token(called: Called, examples: list[Tensor]) -> None:
 
 
 def rounds_no_more_than_float32(called: Called, examples: list[Tensor]) -> None:
-    """What is rounded inside, as a softmax in float32, changes the vectors by rounding of float32 at most; so does an
+    """Rounding inside, as of a softmax in float32, changes the vectors by rounding of float32 at most; so does an
     input in float32."""
     if called.dtype != torch.float64:
         raise NotCheckedError("it does not run in float64")

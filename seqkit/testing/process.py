@@ -216,7 +216,7 @@ class Elsewhere(NamedTuple):
 def run_elsewhere(
     tokenizer: Tokenizer, raws: Sequence[Any], unfitted: Tokenizer | None = None
 ) -> Elsewhere | None:
-    """What a new process makes of the raw examples.
+    """Tokens that a new process makes of the raw examples.
 
     unfitted: the one that is fitted and built anew. Returns None if the class exists in this process alone.
     The new process imports the class of the tokenizer by its module's name, or from its module's file.

@@ -129,7 +129,7 @@ def decode_keeps_letters(tokenizer: Tokenizer, raws: Raws) -> None:
 
 
 def undirected_edges_go_both_ways(tokenizer: Tokenizer, raws: Raws) -> None:
-    """Of a graph that is not directed, each edge is listed both ways."""
+    """Each edge of a graph that is not directed is listed both ways."""
     if not any(isinstance(raw, GraphData) and not raw.directed for raw in raws):
         raise NotCheckedError("no example is an undirected graph")
     for i, tokens in enumerate(all_encoded(tokenizer, raws)):

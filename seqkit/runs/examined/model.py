@@ -1,4 +1,4 @@
-"""What a training does about the laws that its model breaks: it refuses, or says so from then on."""
+"""A training and the laws that its model breaks: it refuses, or says so from then on."""
 
 from __future__ import annotations
 
