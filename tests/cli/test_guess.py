@@ -189,7 +189,8 @@ def test_one_number_against_another_names_the_command_of_forecasts(tmp_path, mon
     said = capsys.readouterr().err
     command = re.search(r"next values: (seqkit fit [^)]*)\)", said)[1]
     _, _, recipe, _, preset = command.split()
-    prepare(complete(recipe, preset, ["--data=w.jsonl", "--data.target=[h1, h2]"]))
+    prepared = prepare(complete(recipe, preset, ["--data=w.jsonl", "--data.target=[h1, h2]"]))
+    assert prepared.data.objective.forecast
 
 
 def visits(path):
