@@ -122,7 +122,7 @@ def subject_of(config: Config, run: Path | None = None) -> Subject:
     trained = None
     if run is not None and (run / "summary.json").is_file():
         trained = load_one(run)
-        _, doubt = reopened(replace(trained, config=config), ALL, command="doctor {}")
+        _, doubt = reopened(replace(trained, config=config), ALL, words=("doctor",))
         if doubt:
             log.warning("%s", doubt)
     return Subject(config, prepare(small), trained, run)

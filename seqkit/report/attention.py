@@ -97,7 +97,7 @@ def view_example(
     Raises UsageError where there is none of that number; DataError where the data is gone.
     """
     trained = with_data(load_one(folder), moved_to)
-    data, doubt = reopened(trained, command=f"attention {{}} --example {number}")
+    data, doubt = reopened(trained, words=("attention", "--example", str(number)))
     if doubt:
         log.warning("%s", doubt)
     samples = data.splits().test

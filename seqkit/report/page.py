@@ -108,7 +108,7 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
     log = logging.getLogger("seqkit")
     log.disabled = True  # the training has logged already what the data sources say
     try:
-        data, doubt = reopened(trained, command="report {}")
+        data, doubt = reopened(trained, words=("report",))
         if doubt:
             warnings.append(f"{doubt[:1].upper()}{doubt[1:]}, so no examples are shown.")
             return None

@@ -51,10 +51,10 @@ def evaluate(
     trained.objective.check_trainable()
     config = complete(trained.config)
     pl.seed_everything(config["seed"], verbose=False)
-    data, doubt = reopened(
-        trained, ["test" if split == "test" else "validation"], command="evaluate {}"
-    )
-    if split == "test" and trained.summary.state == "trained":
+    is_test = split == "test"
+    words = ("evaluate",) if is_test else ("evaluate", "--split", split)
+    data, doubt = reopened(trained, ["test" if is_test else "validation"], words=words)
+    if is_test and trained.summary.state == "trained":
         check_data(trained.summary.data_sha256, data, folder)
         return finish(folder, trained.summary, trained.model, data, config, specialist).metrics
     metrics = evaluate_model(trained.model, data, config, split, title=True)

@@ -13,6 +13,7 @@ from typing import Any
 from seqkit.config import Config, complete
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, UsageError
+from seqkit.registry.commands import command
 from seqkit.runs.folder import CONFIG, PATHS
 from seqkit.runs.prepare import data_module
 from seqkit.runs.summary import task_folders
@@ -70,11 +71,12 @@ def _is_there(path: str) -> bool:
 
 
 def reopened(
-    trained: TrainedModel, splits: Sequence[str] = ("test",), *, command: str = ""
+    trained: TrainedModel, splits: Sequence[str] = ("test",), *, words: Sequence[str] = ()
 ) -> tuple[DataModule, str]:
     """The data of a run, and in words why some of these splits are not known to be the run's; empty: they are.
 
-    command: that of `seqkit`, for the advice where the data has moved, if it takes `--data`; empty: it does not.
+    words: command of `seqkit` and its options but for the run, for the advice where the data has moved; empty: one
+    that takes no `--data`.
     Raises DataError where the data is gone.
     """
     config = complete(trained.config)
@@ -86,9 +88,10 @@ def reopened(
             if not isinstance(path, str) or _is_there(path):
                 continue
             way = f"link to where it is now: ln -s NEW {shlex.quote(path)}"
-            if command:
-                run = shlex.quote(str(trained.folder))
-                way = f"say where it is now: seqkit {command.format(run)} --data NEW"
+            if words:
+                verb, *options = words
+                again = command(verb, trained.folder, *options, "--data", "NEW")
+                way = f"say where it is now: {again}"
             what = f"{path} does not exist (data.source.{key} of {trained.folder / CONFIG})"
             raise DataError(f"{what}; bring it back, or {way}")
     data = data_module(config, trained.tokenizer, trained.objective)
