@@ -87,7 +87,7 @@ random weights times 3, so that it matters what a state holds, and plain torch c
 
 * ✓: the law is kept.
 * **.5**: it is broken. The number is the largest difference as a share of the largest right number, in float64;
-  float32 breaks it too. A second number is that at the width of a published checkpoint, with two layers, in float32.
+  float32 breaks it too. A second number is that at the width of a larger model, with two layers, in float32.
 * ᵍ: `generate` of the library guards against it: it refuses, warns, or gives the right numbers. Your own loop has no
   such guard.
 * refuses: the library says that it does not support the call. `!`: it raises something else. –: the law does not apply:
@@ -281,7 +281,8 @@ def _end(results: dict[str, Any]) -> list[str]:
         "",
         f"{results['date']}, {results['machine']}; {minutes:.0f} minutes of one core. {versions}.",
         "",
-        f"Widths of published checkpoints: {wide}. The others are too wide for the time.",
+        f"Larger widths, meant as those of checkpoints but not compared with their files: {wide}. "
+        "The others are too wide for the time.",
         "",
         "Threads were searched for on that date; one that is not named may exist all the same.",
     ]
