@@ -116,7 +116,9 @@ def _published(what: str, settings: Settings, ignored: dict[str, str]) -> dict[s
             blocks = from_timm(name, **settings)
             return {what: partial(check_module, blocks, **timm_doors(blocks), ignore=ignored)}
         model = from_transformers(name, **settings)
-    except Exception as error:  # whatever a library raises, or that it is not installed
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{what} needs {error.name}: pip install {error.name}") from error
+    except Exception as error:  # whatever a library raises
         raise UsageError(f"{what} cannot be built: {one_line(error)}") from error
     doors = transformers_doors(model)
     of_generate = {law.__name__ for law in GENERATE_LAWS}

@@ -275,3 +275,9 @@ def test_a_published_model_that_is_not_there_is_one_line(capsys, subtests):
             error = capsys.readouterr().err
             assert fact in error
             assert error.count("\n") == 1
+
+
+def test_a_library_that_is_not_installed_is_named_with_what_installs_it(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert main(["check", "hf:llama"]) == 2
+    assert "hf:llama needs transformers: pip install transformers" in capsys.readouterr().err
