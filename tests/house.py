@@ -1,6 +1,7 @@
 """How big and how dense the code is, as `tests/house.toml` bounds it; `python -m tests.house` prints it by room."""
 
 import ast
+import functools
 import io
 import tokenize
 from collections import Counter
@@ -105,8 +106,9 @@ def wide_functions(path):
                 yield owner.name if node.name == "__init__" else node.name
 
 
+@functools.cache
 def measured(path):
-    """Counter of a file, as `measure` gives it."""
+    """Counter of a file, as `measure` gives it; a file is read once a process."""
     return measure(path.read_text(encoding="utf-8"))
 
 

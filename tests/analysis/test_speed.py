@@ -28,6 +28,7 @@ def one_round(monkeypatch):
     monkeypatch.setattr("seqkit.analysis.speed.NUM_ROUNDS", 1)
 
 
+@pytest.mark.slow
 def test_every_model_is_measured_at_every_length_that_it_takes():
     """A learned table of 64 positions is too short for 71 tokens."""
     short = "{type: Learned, sizes: [64]}"

@@ -11,6 +11,7 @@ def test_every_command_flag_key_and_page_that_the_code_advises_exists():
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 def test_the_commands_that_users_meet_most_are_among_what_is_read():
     quoted = [text.text.replace("\0", "…") for text in texts() if text.is_quoted]
     assert {"seqkit fit --resume …", "seqkit evaluate …", "seqkit report …"} <= set(quoted)

@@ -55,6 +55,7 @@ def test_a_page_has_the_differences_that_seqkit_computes_today(page):
     assert completed(results_of(page), scores) == results_of(page)
 
 
+@pytest.mark.slow
 def test_the_index_has_the_answers_and_says_which_pages_are_stale():
     """After a change of words, of a recipe or of a default: python tests/benchmarks/comparisons.py --index."""
     assert (comparisons.PUBLISHED / "index.md").read_text(encoding="utf-8") == comparisons.index()

@@ -203,6 +203,7 @@ def outputs_with_cache(backbone, embedded, cuts):
     return torch.cat(found, dim=1)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore:.*should not be instantiated",
     "ignore:The .grad attribute of a Tensor that is not a leaf",

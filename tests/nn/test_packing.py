@@ -195,6 +195,7 @@ def test_it_reads_no_value_of_the_batch(rows):
     assert rows[0] == (1, 24, D)
 
 
+@pytest.mark.slow
 def test_batches_of_all_sizes_are_one_compiled_graph(monkeypatch):
     monkeypatch.setattr(module, "is_worth_packing", lambda x: x.padding.most_real < x.valid.numel())
     model = Transformer(D, 2, num_heads=4).double()

@@ -53,6 +53,7 @@ def test_the_last_value_of_etth1_is_as_wrong_as_published(shared_data):
     )
 
 
+@pytest.mark.slow
 def test_mnist1d_is_the_packages_and_leaves_global_generators_alone():
     pytest.importorskip("mnist1d")
     plain, numpys = random.getstate(), str(np.random.get_state())  # noqa: NPY002

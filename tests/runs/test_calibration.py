@@ -27,6 +27,7 @@ def test_where_all_answers_are_right_the_confidence_is_below_one():
     assert_close(confidence, torch.full_like(confidence, 1 - 1 / 52 / 2), atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_a_run_has_the_temperature_in_its_weights_and_answers_as_without(tmp_path, monkeypatch):
     config = complete(
         "image/digits",

@@ -130,6 +130,7 @@ def test_class_weights_reach_the_linear_model(weights):
         assert (ours > 0.5) == (weights is not None)
 
 
+@pytest.mark.slow
 def test_a_run_with_class_weights_is_not_chosen_by_the_accuracy(tmp_path):
     path = tmp_path / "rare.csv"
     draw = random.Random(2)
@@ -218,6 +219,7 @@ def test_a_run_on_few_rows_of_a_sum_is_better_with_the_linear_model(tmp_path, cl
         assert np.isfinite(found[1])
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_ends_with_the_same_linear_model(tmp_path):
     config = settings(
         table(tmp_path, classes=True),
@@ -232,6 +234,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_linear_model(tmp_path):
     assert not differences(tmp_path / "whole", tmp_path / "stopped")
 
 
+@pytest.mark.slow
 def test_the_network_trains_alone_and_the_sum_is_exported(tmp_path):
     tokenizer, objective = cells(), Regress(linear=True)
     objective.fit([1.0, 2.0], None)

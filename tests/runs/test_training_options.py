@@ -250,6 +250,7 @@ def test_model_and_loss_are_one_graph_and_the_short_batch_of_an_epoch_is_none(tm
     check_alike(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
 def test_texts_of_different_lengths_are_one_graph(tmp_path, graphs):
     words = WORDS | {"data.augment": None, "trainer.max_epochs": 1, "trainer.compile": True}

@@ -426,6 +426,7 @@ def test_inputs_beyond_the_time_budget_of_encoding_are_refused(own):
     assert [one["status"] for one in answers] == [503, 503]
 
 
+@pytest.mark.slow
 def test_a_library_that_hangs_ends_the_process():
     code = "import time; from seqkit.serve.server import RunAPI\nwith RunAPI(None, 0.1).watched(): time.sleep(30)"
     done = subprocess.run(

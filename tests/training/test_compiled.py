@@ -62,6 +62,7 @@ def test_a_compiled_loss_has_the_gradient_of_the_plain_one(recipe):
         torch.testing.assert_close(compiled[name], right, rtol=1e-3, atol=1e-5 * size, msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of torch's own tracing
 def test_texts_of_all_lengths_are_one_graph():
     words = {"model.backbone.dim": 16, "model.backbone.depth": 1}
