@@ -9,7 +9,6 @@ print(find("data_source", "cmudict").load().__name__, *(name for name in sys.mod
 """
 
 
-@pytest.mark.slow
 def test_the_file_of_the_named_set_is_imported_and_no_other():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["CMUdict", "seqkit.recipes.text", "seqkit.recipes.text.cmudict"]
