@@ -31,7 +31,7 @@ ORDER = [
     {"testing"},
     {"training"},
     {"pretrained"},
-    {"config"},
+    {"config", "classical"},
     {"runs"},
     {"analysis", "serve"},
     {"doctor"},

@@ -78,7 +78,7 @@ def run_cell(cell: Cell, folder: Path) -> Ended:
 
 def _run(cell: Cell, folder: Path) -> Ended:
     """Train, test and score; what the first seed of a candidate shows for all is looked at, too."""
-    from seqkit.analysis.strong_baseline import strong_baseline
+    from seqkit.classical.strong_baseline import strong_baseline
     from seqkit.runs.run import run
     from seqkit.runs.trained_files import versions
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from seqkit.analysis.strong_baseline import strong_baseline
+from seqkit.classical.strong_baseline import strong_baseline
 from seqkit.comparison.scores import metric_of, score_of
 from seqkit.comparison.statistics import Scores, differences
 from seqkit.data.module import DataModule

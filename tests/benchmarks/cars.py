@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import RidgeCV
 
 import seqkit
-from seqkit.analysis.classical.features import Cells
+from seqkit.classical.features import Cells
 from seqkit.comparison.scores import METRICS
 from seqkit.comparison.statistics import Scores, differences, spread
 from seqkit.data.splits import shuffled

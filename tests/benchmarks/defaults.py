@@ -7,7 +7,7 @@
     python -m tests.benchmarks.defaults text/fortunes --words --preset transformer      # one set, with other keys
 
 The default is `seqkit fit FILE`, the command that a newcomer types. The rival is the method of scikit-learn that is set
-beside it (`seqkit.analysis.strong_baseline`), chosen within the training rows. The difference is paired by test
+beside it (`seqkit.classical.strong_baseline`), chosen within the training rows. The difference is paired by test
 example, with a 95 % interval (t): of the share of right answers, in points, or of the squared error, relative to that
 of the best constant. Above 0 the default is better.
 """
@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from seqkit.analysis.strong_baseline import strong_baseline
+from seqkit.classical.strong_baseline import strong_baseline
 from seqkit.cli.guess import take_data_as_recipe
 from seqkit.cli.parser import parser
 from seqkit.config import complete

@@ -1,6 +1,6 @@
 """The strong baseline of a model: the best of some classical methods on features of raw examples, found in seconds.
 
-Each kind of data has its methods (`seqkit.analysis.classical`), most of scikit-learn. The one with the best main metric
+Each kind of data has its methods (`seqkit.classical`), most of scikit-learn. The one with the best main metric
 on held-out rows of the training and validation splits is then fitted on all of these rows, and evaluated on the test
 split.
 
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqkit.analysis.classical.n_grams import n_grams
+from seqkit.classical.n_grams import n_grams
 from seqkit.data.module import DataModule
 from seqkit.data.sample import Sample
 from seqkit.data.source import import_optional
@@ -62,8 +62,8 @@ def strong_baseline(data: DataModule) -> tuple[dict[str, Any] | None, Tensor | N
 def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None, Tensor | None]:
     """Result and predictions, as of `strong_baseline`, for examples with a target each or for nodes of one graph."""
     # scikit-learn may be missing
-    from seqkit.analysis.classical.method import best_of, folds, metrics_of
-    from seqkit.analysis.classical.methods import candidates
+    from seqkit.classical.method import best_of, folds, metrics_of
+    from seqkit.classical.methods import candidates
 
     splits = data.splits()
     groups = None
@@ -111,7 +111,7 @@ def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None,
 def _small(sample: Sample) -> Sample:
     """A clip [t c h w] as a frame and its changes, so that all clips fit into memory; other samples as they are."""
     if isinstance(sample.raw, Tensor) and sample.raw.ndim == 4:
-        from seqkit.analysis.classical.images import frame_changes
+        from seqkit.classical.images import frame_changes
 
         return sample._replace(raw=frame_changes(sample.raw))
     return sample

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import Tensor
 
-from seqkit.analysis.classical.series import statistics
+from seqkit.classical.series import statistics
 from seqkit.interfaces import Tokenizer
 from seqkit.raw import Waveform
 from seqkit.tokenizers import LogMel

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor
 
-from seqkit.analysis.classical.series import statistics
+from seqkit.classical.series import statistics
 
 SIDE = 32
 """Height and width in pixels to which large images are resized for their pixels; frames of clips have half of it."""

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from seqkit.analysis.classical.method import folds
-from seqkit.analysis.classical.nodes import node_features
-from seqkit.analysis.strong_baseline import strong_baseline
+from seqkit.classical.method import folds
+from seqkit.classical.nodes import node_features
+from seqkit.classical.strong_baseline import strong_baseline
 from seqkit.data import DataModule, DataSource, Sample, Selection, Splits
 from seqkit.objectives import Classify, Masked, MultiLabel, NextToken, Regress, Seq2Seq
 from seqkit.raw import GraphData, Waveform
@@ -365,7 +365,7 @@ def test_rows_of_several_parts_have_features_of_each():
 
 
 def test_no_more_than_the_stated_number_of_training_examples_is_used(monkeypatch):
-    monkeypatch.setattr("seqkit.analysis.strong_baseline.MAX_FITTED", 20)
+    monkeypatch.setattr("seqkit.classical.strong_baseline.MAX_FITTED", 20)
     samples = [Sample({"x": float(i % 2)}, i % 2) for i in range(90)]
     assert found(samples, Cells(), Classify())["num_train"] == 20
 

@@ -20,8 +20,8 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer
 from torch import Tensor
 
-from seqkit.analysis.classical import images
-from seqkit.analysis.classical.features import (
+from seqkit.classical import images
+from seqkit.classical.features import (
     Cells,
     cepstra,
     log_mels,
@@ -30,10 +30,10 @@ from seqkit.analysis.classical.features import (
     scaled,
     statistics_of_tokens,
 )
-from seqkit.analysis.classical.forecasts import forecasts, windows_of
-from seqkit.analysis.classical.method import Candidate, Method
-from seqkit.analysis.classical.nodes import node_features
-from seqkit.analysis.classical.series import Kernels, Values, statistics_of_series
+from seqkit.classical.forecasts import forecasts, windows_of
+from seqkit.classical.method import Candidate, Method
+from seqkit.classical.nodes import node_features
+from seqkit.classical.series import Kernels, Values, statistics_of_series
 from seqkit.interfaces import Tokenizer
 from seqkit.objectives import Regress
 from seqkit.raw import Waveform
