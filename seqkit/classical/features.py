@@ -1,4 +1,6 @@
-"""Features of molecules, sounds, cells and other tokens, as transformers of scikit-learn.
+"""Features of molecules, sounds, cells, rows of parts and other tokens, as transformers of scikit-learn.
+
+No transformer holds a function, so that a fitted one is plain data (`seqkit.classical.stored`).
 
 m rows · n frames or tokens · f features
 """
@@ -12,26 +14,22 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy import sparse
 from scipy.fft import dct
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from seqkit.classical.series import statistics
+from seqkit.classical.series import statistics, statistics_of_series
 from seqkit.interfaces import Tokenizer
 from seqkit.raw import Waveform
 from seqkit.tokenizers import LogMel
 
 NUM_FRAMES = 32
 """Frames to which the spectrogram of a recording is resized."""
-
-
-def of_each(function: Callable[[Any], np.ndarray]) -> Any:
-    """Transformer of examples by a function of each."""
-    return FunctionTransformer(lambda rows: np.stack([function(raw) for raw in rows]))
 
 
 def scaled(transformer: Any) -> Any:
@@ -80,6 +78,69 @@ def statistics_of_tokens(tokenizer: Tokenizer, raw: Any) -> np.ndarray:
     edges = 0 if tokens.adjacency is None else len(tokens.adjacency)
     numbers = torch.cat([spec.numbers_of(tokens), tokens.positions], dim=1)
     return np.concatenate([*counts, statistics(numbers), [len(tokens), edges]])
+
+
+FUNCTIONS: dict[str, Callable[[Any], np.ndarray]] = {
+    "values": np.ravel,
+    "series": statistics_of_series,
+    "cepstra": cepstra,
+    "log_mels": log_mels,
+    "molecule": molecule,
+}
+"""Features of one example by name."""
+
+
+class OfEach(TransformerMixin, BaseEstimator):
+    """Features of each example by one of `FUNCTIONS`."""
+
+    def __init__(self, function: str) -> None:
+        self.function = function
+
+    def fit(self, rows: Sequence[Any], target: Any = None) -> OfEach:
+        """Learns nothing."""
+        return self
+
+    def transform(self, rows: Sequence[Any]) -> np.ndarray:
+        """Features [m f]."""
+        return np.stack([FUNCTIONS[self.function](raw) for raw in rows])
+
+
+class Parts(TransformerMixin, BaseEstimator):
+    """Features of all parts of rows of parts, and which parts a row has.
+
+    A row without a part has the features of the first training row that has it.
+    transformers: by name of a part. names: of all parts, also of those without features.
+    """
+
+    def __init__(self, transformers: dict[str, Any], names: list[str]) -> None:
+        self.transformers = transformers
+        self.names = names
+
+    def fit(self, rows: Sequence[Mapping[str, Any]], target: Any = None) -> Parts:
+        """Fits the transformer of each part to the rows."""
+        self.fitted_ = {}
+        self.missing_ = {}
+        for name, transformer in self.transformers.items():
+            first = next(row[name] for row in rows if name in row)
+            own = clone(transformer).fit([row.get(name, first) for row in rows])
+            self.fitted_[name] = own
+            self.missing_[name] = _dense(own.transform([first]))
+        return self
+
+    def transform(self, rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        """Features [m f]."""
+        found = []
+        for name, transformer in self.fitted_.items():
+            own = np.repeat(self.missing_[name], len(rows), axis=0)
+            present = [i for i, row in enumerate(rows) if name in row]
+            if present:
+                own[present] = _dense(transformer.transform([rows[i][name] for i in present]))
+            found.append(own)
+        return np.hstack([*found, [[name in row for name in self.names] for row in rows]])
+
+
+def _dense(features: Any) -> np.ndarray:
+    return features.toarray() if sparse.issparse(features) else features
 
 
 class Cells(TransformerMixin, BaseEstimator):

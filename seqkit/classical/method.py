@@ -62,8 +62,10 @@ class Method:
             known = ~np.isnan(column) & (is_number | (column != IGNORE))
             values = column[known] if is_number else column[known].astype(int)
             if is_number or len(np.unique(values)) > 1:
-                values = clone(self.estimator).fit(rows[known], values)
-            self.fitted.append(values)
+                self.fitted.append(clone(self.estimator).fit(rows[known], values))
+            else:
+                counts = np.bincount(values, minlength=self._num_classes)
+                self.fitted.append(counts + 0.5)
         return self
 
     def predict(self, rows: Any) -> Tensor:
@@ -78,14 +80,18 @@ class Method:
             found = [one[:, 1] - one[:, 0] for one in found]
         return torch.stack(found, dim=1)
 
+    @property
+    def _num_classes(self) -> int:
+        """Classes that an estimator tells apart; of a label yes and no."""
+        return self.objective.num_outputs if isinstance(self.objective, Classify) else 2
+
     def _of(self, estimator: Any, rows: Any) -> np.ndarray:
-        """Numbers [m], or logits [m k]. estimator: fitted; or the only label, whose logit has half a row more."""
+        """Numbers [m], or logits [m k]. estimator: fitted; or shares of classes [k], half a row more for each."""
         if isinstance(self.objective, Regress):
             return estimator.predict(rows)
-        num_classes = self.objective.num_outputs if isinstance(self.objective, Classify) else 2
-        shares = np.full((rows.shape[0], num_classes), LEAST_SHARE)
+        shares = np.full((rows.shape[0], self._num_classes), LEAST_SHARE)
         if isinstance(estimator, np.ndarray):
-            shares[:] = np.bincount(estimator, minlength=num_classes) + 0.5
+            shares[:] = estimator
         elif hasattr(estimator, "predict_proba"):
             shares[:, estimator.classes_] = estimator.predict_proba(rows).clip(LEAST_SHARE)
         else:
@@ -96,26 +102,35 @@ class Method:
         return self.scale * np.log(shares)
 
 
+def wanted_of(target: Tensor, objective: Any) -> np.ndarray:
+    """Targets as methods are fitted to them: numbers are standardised."""
+    if isinstance(objective, Regress):
+        target = (target - torch.tensor(objective.centred_mean)) / torch.tensor(objective.std)
+    return target.numpy()
+
+
 class Candidate(NamedTuple):
-    """A method with the features of all rows: [m f], or windows [m n c]."""
+    """A method with the features of all rows that it may be fitted to: [m f], or windows [m n c].
+
+    source: fitted transformer of raw examples; of nodes, the features of all nodes [n f].
+    """
 
     method: Method
     features: Any
+    source: Any
 
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 """Rows to fit and rows held out, several times."""
 
 
-def folds(
-    fitted: np.ndarray, target: np.ndarray, objective: Any, groups: np.ndarray | None
-) -> Folds:
-    """Folds of which each row is held out at most once.
+def folds(target: np.ndarray, objective: Any, groups: np.ndarray | None = None) -> Folds:
+    """Folds of the rows of these targets, of which each row is held out at most once.
 
     For what follows time, the latter half in four parts, each with all rows before it. Otherwise fifths at random, by
     class, or of whole groups if there are five.
     """
-    m = len(fitted)
+    m = len(target)
     follows_time = getattr(objective, "follows_time", False) and m >= 10
     chosen: Any = KFold(min(5, m), shuffle=True, random_state=0)
     if follows_time:
@@ -124,29 +139,30 @@ def folds(
         chosen = GroupKFold(5, shuffle=True, random_state=0)
     elif isinstance(objective, Classify) and np.bincount(target).max() >= 5:
         chosen = StratifiedKFold(5, shuffle=True, random_state=0)
-    found = [(fitted[rest], fitted[aside]) for rest, aside in chosen.split(fitted, target, groups)]
+    found = list(chosen.split(target, target, groups))
     return found if follows_time or m <= MAX_REPEATED else found[:1]
 
 
 def best_of(
-    candidates: Iterable[Candidate], wanted: Tensor, target: Tensor, parts: Folds, objective: Any
+    candidates: Iterable[Candidate], target: Tensor, parts: Folds, objective: Any
 ) -> Candidate | None:
     """The candidate whose predictions for held-out rows are best by the objective's main metric.
 
-    Of those that are within a standard error of it, the one of least loss. wanted: what is fitted; target: what the
-    objective scores; of both, the rows in `parts` alone are read. None: there is no candidate.
+    Of those that are within a standard error of it, the one of least loss. None: there is no candidate.
     """
+    wanted = wanted_of(target, objective)
     started = time.process_time()
     truth = target[np.concatenate([aside for _, aside in parts])]
     own = objective.metrics(None).get(objective.primary_metric)
     sign = 1 if getattr(own, "higher_is_better", False) else -1
     scored: list[tuple[float, float, Candidate]] = []
-    for method, features in candidates:
+    for candidate in candidates:
+        method, features, _ = candidate
         found = []
         for rest, aside in parts:
             if scored and time.process_time() - started > MAX_SECONDS:
                 break
-            method.fit(features[rest], wanted[rest].numpy())
+            method.fit(features[rest], wanted[rest])
             found.append(method.predict(features[aside]))
         if len(found) < len(parts):
             break
@@ -156,7 +172,7 @@ def best_of(
             method.scale = SCALES[int(np.argmin(losses))]
         metrics = metrics_of(objective, method.scale * prediction, truth)
         value = sign * metrics.get(objective.primary_metric, -sign * math.inf)
-        scored.append((value, -metrics.get("loss", math.inf), Candidate(method, features)))
+        scored.append((value, -metrics.get("loss", math.inf), candidate))
     if not scored:
         return None
     highest = max(value for value, *_ in scored)

@@ -97,7 +97,8 @@ def _run(cell: Cell, folder: Path) -> Ended:
             found["test_in_training"] = data.test_in_training()
 
     def specialist(data: Any, _: object) -> Any:
-        return strong_baseline(data)[0]
+        found = strong_baseline(data)
+        return None if found is None else found.record
 
     given = specialist if cell.has_baseline else None
     summary = run(

@@ -21,17 +21,24 @@ def beside(data: DataModule, tested: Tested) -> dict[str, Any] | None:
 
     It is paired by test example, or by group of them, as in a comparison; metrics that are no mean have none.
     """
-    found, prediction = strong_baseline(data)
+    baseline = strong_baseline(data)
+    if baseline is None:
+        return None
+    found = baseline.record
+    method = baseline.test
     objective = cast(Any, data.objective)
     scores = {}
     metric = metric_of(objective)
-    if found is None or prediction is None or not tested or metric.name != objective.primary_metric:
+    if method is None or not tested or metric.name != objective.primary_metric:
         return found
     order = np.argsort([i for batch in data.test_dataloader().batch_indices() for i in batch])
     model, target = (torch.cat(column)[order] for column in zip(*tested))
     if model.ndim == 3:  # nodes of one graph, of which a part is of the test split
-        model, target = (one[0][target[0] != IGNORE] for one in (model, target))
-    for name, rows in {"model": model, "method": prediction}.items():
+        is_tested = target[0] != IGNORE
+        model = model[0][is_tested]
+        method = method[is_tested]
+        target = target[0][is_tested]
+    for name, rows in {"model": model, "method": method}.items():
         outputs = (objective.loss(rows[i : i + 1], target[i : i + 1]) for i in range(len(target)))
         numerator, denominator = zip(*(score_of(metric, output) for output in outputs))
         scores[name] = Scores.of([(0, numerator, denominator)], data.test_groups())

@@ -52,15 +52,15 @@ def rival_answers(case: Case) -> tuple[str, np.ndarray]:
         _, data = untrained(complete(args.recipe, args.preset, args.overrides))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found, prediction = strong_baseline(data)
+            found = strong_baseline(data)
         names = [Path(data.splits().test.name(i)).stem for i in range(len(data.splits().test))]
     assert found is not None
-    assert prediction is not None
-    answers = data.objective.decode(prediction)
+    assert found.test is not None
+    answers = data.objective.decode(found.test)
     # in the order of their folders; the name of a file is its number
     if case.kind in ("image", "audio"):
         answers = [answer for _, answer in sorted(zip(map(int, names), answers))]
-    return found["name"], np.array(answers)
+    return found.name, np.array(answers)
 
 
 def default_answers(

@@ -10,8 +10,6 @@ from seqkit.raw import GraphData
 from seqkit.report.beside import beside
 from seqkit.tokenizers import Graph, Ids
 
-pytest.importorskip("sklearn")
-
 
 class Given(DataSource):
     def __init__(self, *parts):
