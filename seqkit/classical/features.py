@@ -7,6 +7,7 @@ m rows · n frames or tokens · f features
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from scipy import sparse
 from scipy.fft import dct
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction import DictVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -88,6 +90,36 @@ FUNCTIONS: dict[str, Callable[[Any], np.ndarray]] = {
     "molecule": molecule,
 }
 """Features of one example by name."""
+
+
+class Terms:
+    """A vectorizer of texts whose vocabulary is stored as one list: an entry each takes seconds to read.
+
+    Each term has its place in the list as its column, so a stored column is none outside of the features.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())  # type: ignore[call-overload]
+        if "vocabulary_" in state:
+            known = state["vocabulary_"]
+            state["vocabulary_"] = json.dumps(sorted(known, key=known.get))
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "vocabulary_" in state:
+            terms = json.loads(state["vocabulary_"])
+            state = {**state, "vocabulary_": {term: i for i, term in enumerate(terms)}}
+            if len(state["vocabulary_"]) < len(terms):
+                raise ValueError("a term comes twice in a vocabulary")
+        super().__setstate__(state)  # type: ignore[misc]
+
+
+class Tfidf(Terms, TfidfVectorizer):
+    """Terms weighted by TF-IDF."""
+
+
+class Counts(Terms, CountVectorizer):
+    """Counts of terms."""
 
 
 class OfEach(TransformerMixin, BaseEstimator):

@@ -64,7 +64,7 @@ class Method:
             if is_number or len(np.unique(values)) > 1:
                 self.fitted.append(clone(self.estimator).fit(rows[known], values))
             else:
-                counts = np.bincount(values, minlength=self._num_classes)
+                counts = np.bincount(values, minlength=self.num_classes)
                 self.fitted.append(counts + 0.5)
         return self
 
@@ -81,15 +81,20 @@ class Method:
         return torch.stack(found, dim=1)
 
     @property
-    def _num_classes(self) -> int:
+    def num_classes(self) -> int:
         """Classes that an estimator tells apart; of a label yes and no."""
-        return self.objective.num_outputs if isinstance(self.objective, Classify) else 2
+        return self.objective.num_outputs if self.is_classifier else 2
+
+    @property
+    def is_classifier(self) -> bool:
+        """True: one estimator tells all classes apart; else there is one for each label or target."""
+        return isinstance(self.objective, Classify)
 
     def _of(self, estimator: Any, rows: Any) -> np.ndarray:
         """Numbers [m], or logits [m k]. estimator: fitted; or shares of classes [k], half a row more for each."""
         if isinstance(self.objective, Regress):
             return estimator.predict(rows)
-        shares = np.full((rows.shape[0], self._num_classes), LEAST_SHARE)
+        shares = np.full((rows.shape[0], self.num_classes), LEAST_SHARE)
         if isinstance(estimator, np.ndarray):
             shares[:] = estimator
         elif hasattr(estimator, "predict_proba"):

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn import ensemble, svm
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, RidgeClassifierCV, RidgeCV
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_union
 from torch import Tensor
 
-from seqkit.classical.features import Cells, OfEach, Parts, scaled
+from seqkit.classical.features import Cells, Counts, OfEach, Parts, Tfidf, scaled
 from seqkit.classical.forecasts import Windows, forecasts
 from seqkit.classical.images import Images
 from seqkit.classical.member import kind_of
@@ -135,8 +134,8 @@ def _table(kind: str, rows: Sequence[Any], tokenizer: Any) -> Table:
 
 
 def _of_texts() -> Table:
-    words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2))
-    letters = TfidfVectorizer(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 5))
+    words = Tfidf(sublinear_tf=True, ngram_range=(1, 2))
+    letters = Tfidf(sublinear_tf=True, analyzer="char_wb", ngram_range=(2, 5))
     keys = ["loose", "margin"]
     return [
         ("TF-IDF of words", words, keys),
@@ -160,7 +159,7 @@ def _of_parts(parts: Mapping[str, Tokenizer], rows: Sequence[Mapping[str, Any]])
     """Methods on the features of all parts together; a part of another kind has none."""
     known = {
         "cells": Cells(),
-        "texts": CountVectorizer(binary=True, max_features=NUM_WORDS),
+        "texts": Counts(binary=True, max_features=NUM_WORDS),
         "molecules": OfEach("molecule"),
         "images": make_union(Images("gradients"), Images("colours")),
         "sounds": OfEach("cepstra"),
