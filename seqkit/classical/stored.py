@@ -27,7 +27,7 @@ from seqkit.errors import DataError, described
 from seqkit.interfaces import Tokenizer
 from seqkit.objectives import Regress
 
-MAX_BYTES = 2**31
+MAX_BYTES = 2**30
 """Most bytes that a file may hold, unpacked."""
 
 _OURS = {
@@ -135,32 +135,40 @@ def load(path: Path, objective: Any, tokenizer: Tokenizer) -> Member | NodeMembe
 
 def _unpacked(data: bytes) -> Any:
     """The objects of a file whose types are all trusted."""
-    from skops.io import loads
+    from skops.io._audit import audit_tree, get_tree
     from skops.io._protocol import PROTOCOL
+    from skops.io._utils import LoadContext
 
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         sizes = {one.filename: one.file_size for one in archive.infolist()}
         foreign = [name for name in sizes if not re.fullmatch(r"schema\.json|\d+\.npy", name)]
-        if foreign or len(sizes) < len(archive.infolist()):
-            raise DataError(f"it holds {foreign[:1] or 'a name twice'}")
+        if foreign:
+            raise DataError(f"it holds {foreign[0]!r}")
         _check_size(sum(sizes.values()))
         schema = json.loads(archive.read("schema.json"))
-    if schema["protocol"] != PROTOCOL:
-        raise DataError(f"it has skops' protocol {schema['protocol']!r}, not {PROTOCOL}")
-    nodes = list(_nodes(schema))
-    for node in nodes:
-        loader = node["__loader__"]
-        name = f"{node['__module__']}.{node['__class__']}"
-        known = PLAIN.get(loader, TRUSTED)
-        if loader not in (*PLAIN, "JsonNode", "DTypeNode", "LossNode", "ObjectNode", "TreeNode"):
-            raise DataError(f"it holds a {loader}")
-        if loader != "JsonNode" and name not in known:
-            raise DataError(f"it holds a {name}")
-        if loader == "NdArrayNode" and node["type"] != "numpy":
-            raise DataError("it holds an array of objects")
-    # one file of the archive may be named often, and is read each time
-    _check_size(sum(sizes[node["file"]] for node in nodes if "file" in node))
-    return loads(data, trusted=TRUSTED)
+        if schema["protocol"] != PROTOCOL:
+            raise DataError(f"it has skops' protocol {schema['protocol']!r}, not {PROTOCOL}")
+        nodes = list(_nodes(schema))
+        for node in nodes:
+            _check_node(node)
+            node.pop("__id__", None)  # one object in many places could grow without bound
+        # one file of the archive may be named often, and is read each time
+        _check_size(sum(sizes[node["file"]] for node in nodes if "file" in node))
+        # as `skops.io.load`, which would read the schema again
+        tree = get_tree(schema, LoadContext(archive, PROTOCOL), TRUSTED)
+        audit_tree(tree, TRUSTED)
+        return tree.construct()
+
+
+def _check_node(node: dict[str, Any]) -> None:
+    loader = node["__loader__"]
+    name = f"{node['__module__']}.{node['__class__']}"
+    if loader not in (*PLAIN, "JsonNode", "DTypeNode", "LossNode", "ObjectNode", "TreeNode"):
+        raise DataError(f"it holds a {loader}")
+    if loader != "JsonNode" and name not in PLAIN.get(loader, TRUSTED):
+        raise DataError(f"it holds a {name}")
+    if loader == "NdArrayNode" and node["type"] != "numpy":
+        raise DataError("it holds an array of objects")
 
 
 def _check_size(size: int) -> None:
@@ -251,16 +259,16 @@ def _check(one: Any) -> None:
         default = usual[key].default if key in usual else Parameter.empty
         is_free = default is Parameter.empty or key in PARAMETERS
         _fits(is_free or repr(value) == repr(default), f"{name} with another {key}")
+    _fits(vars(one).get("sparse") is not True, name)
     width = getattr(one, "n_features_in_", 0)
-    if hasattr(one, "estimators_"):
-        for tree in one.estimators_:
-            _check_tree(tree.tree_, width, len(getattr(one, "classes_", [0])))
+    for tree in getattr(one, "estimators_", ()):
+        _fits(tree.n_features_in_ == width, name)
+    if hasattr(one, "tree_"):
+        _check_tree(one.tree_, width, len(getattr(one, "classes_", [0])))
     if hasattr(one, "_predictors"):
         _check_boosted(one, width)
     if hasattr(one, "_fit_X"):
-        _fits(one._fit_method == "brute" and one.effective_metric_ == "euclidean", name)
-        _fits(one._fit_X.ndim == 2 and one._fit_X.shape[1] == width, name)
-        _fits(one.n_samples_fit_ == len(one._fit_X) == len(one._y), name)
+        _check_nearest(one, width)
     if isinstance(one, SVC | SVR):
         _check_svm(one, width)
 
@@ -270,9 +278,8 @@ def _check_tree(tree: Any, width: int, num_classes: int) -> None:
     _fits(tree.node_count == tree.capacity > 0, "a tree")
     _fits(tree.n_features == width and tree.n_outputs == 1, "a tree")
     _fits(tree.max_n_classes == num_classes, "a tree")
-    _check_nodes(
-        tree.children_left != -1, tree.children_left, tree.children_right, tree.feature, width
-    )
+    left = tree.children_left
+    _check_nodes(left != -1, left, tree.children_right, tree.feature, width)
 
 
 def _check_nodes(inner: Any, left: Any, right: Any, feature: Any, width: int) -> None:
@@ -293,6 +300,16 @@ def _check_boosted(one: Any, width: int) -> None:
         _fits(len(nodes) > 0 and not nodes["is_categorical"].any(), "a tree")
         left, right = (nodes[side].astype(np.int64) for side in ("left", "right"))
         _check_nodes(nodes["is_leaf"] == 0, left, right, nodes["feature_idx"], width)
+
+
+def _check_nearest(one: Any, width: int) -> None:
+    m = len(one._fit_X)
+    _fits(one._fit_method == "brute" and one.effective_metric_ == "euclidean", "neighbours")
+    _fits(one.n_neighbors == 1 and one._fit_X.shape == (m, width) and m > 0, "neighbours")
+    _fits(one.n_samples_fit_ == len(one._y) == m, "neighbours")
+    if hasattr(one, "classes_"):
+        is_known = (one._y >= 0) & (one._y < len(one.classes_))
+        _fits(one._y.dtype.kind == "i" and bool(is_known.all()), "neighbours")
 
 
 def _check_svm(one: Any, width: int) -> None:
