@@ -116,6 +116,7 @@ def test_each_method_predicts_after_loading_bit_for_bit_as_before(
         assert torch.equal(loaded.predict(raws[::-1]), expected), member.method.name
         assert loaded.method.name == member.method.name
         assert expected.isfinite().all()
+        torch.testing.assert_close(member.predict([raws[-1]]), expected[:1])
 
 
 @pytest.mark.parametrize("columns", [1, 2])

@@ -6,8 +6,11 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
+from seqkit.classical.images import Images
 from seqkit.classical.method import folds
+from seqkit.classical.methods import ESTIMATORS
 from seqkit.classical.nodes import node_features
 from seqkit.classical.strong_baseline import strong_baseline
 from seqkit.data import DataModule, DataSource, Sample, Selection, Splits
@@ -520,3 +523,64 @@ def test_what_a_drawing_shows_is_seen_in_its_opacity_where_its_colour_is_that_of
     samples = [Sample(ring(i), i % 2) for i in range(60)]
     tokenizer = Patches(4, resize=(16, 16), channels=4)
     assert found(samples, tokenizer, Classify())["metrics"]["accuracy"] >= 0.9
+
+
+def test_validation_rows_are_predicted_by_training_rows_alone_in_their_order(monkeypatch):
+    """Whatever the labels of validation, one method says the same of its rows; of the test it does not."""
+    monkeypatch.setitem(ESTIMATORS, "linear", (None, ("one", LogisticRegression())))
+    for key in ("forest", "hard", "boosting"):
+        monkeypatch.setitem(ESTIMATORS, key, (None, None))
+    draw = np.random.default_rng(0)
+    rows = [{"x": float(x), "y": float(y)} for x, y in draw.normal(size=(100, 2))]
+    samples = [Sample(row, int(row["x"] > row["y"])) for row in rows]
+    train, valid, test = samples[:40], samples[40:70], samples[70:]
+    others = [x._replace(label=1 - x.label) for x in valid]
+    results = []
+    for part in (valid, others, valid[::-1]):
+        data = DataModule(Given(train, test, part), Cells(), Classify())
+        data.setup()
+        results.append(strong_baseline(data))
+    one, other, turned = results
+    # the scale of logits is chosen by all rows
+    assert torch.equal(one.valid.argmax(dim=1), other.valid.argmax(dim=1))
+    assert torch.equal(one.valid.argmax(dim=1), turned.valid.argmax(dim=1).flip(0))
+    assert not torch.equal(one.test.argmax(dim=1), other.test.argmax(dim=1))
+    assert torch.equal(one.member.predict([x.raw for x in test]), one.test)
+    assert (one.valid.argmax(dim=1) == torch.tensor([x.label for x in valid])).float().mean() > 0.9
+
+
+def test_more_validation_rows_than_are_fitted_are_all_predicted(monkeypatch):
+    monkeypatch.setattr("seqkit.classical.strong_baseline.MAX_FITTED", 20)
+    samples = [Sample({"x": float(i % 2)}, i % 2) for i in range(90)]
+    data = DataModule(Given(samples[:30], samples[60:], samples[30:60]), Cells(), Classify())
+    data.setup()
+    result = strong_baseline(data)
+    assert result.num_train == 20
+    assert result.valid.argmax(dim=1).tolist() == [i % 2 for i in range(30)]
+
+
+def test_of_nodes_the_classes_of_validation_are_not_read_for_its_predictions():
+    graph, label = blocks(homophily=True)
+    split = torch.from_numpy(np.random.default_rng(2).permutation(150) // 50)
+    found = []
+    for valid_label in (label, (label + 1) % 3):
+        parts = [label, valid_label, label]
+        samples = [
+            [Sample(graph, part.masked_fill(split != i, -100))] for i, part in enumerate(parts)
+        ]
+        data = DataModule(
+            Given(samples[0], samples[2], samples[1]),
+            Graph(num_features=0),
+            Classify(level="token"),
+        )
+        data.setup()
+        found.append(strong_baseline(data))
+    right = [(one.valid.argmax(dim=1) == label)[split == 1].float().mean() for one in found]
+    assert min(right) > 0.8
+    assert torch.equal(found[0].member.predict([graph]), found[0].test)
+
+
+def test_an_image_of_another_size_is_resized_to_that_of_training():
+    for channels in (1, 3):
+        images = Images("pixels").fit([noise(channels, 8, 8) for _ in range(3)])
+        assert images.transform([noise(3, 20, 10), noise(1, 8, 8)]).shape == (2, channels * 64)
