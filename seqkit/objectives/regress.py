@@ -49,7 +49,6 @@ class Regress(LabelObjective):
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
     forecast: True: the targets are the next values of a series, in its unit; the network learns the errors of a linear
     forecast from the differences to the window's last step (`objectives.linear_forecast`).
-    linear: whether a linear model of a row's numbers and categories is averaged with the network (`LabelObjective`).
     Raises ValueError for a forecast of each token.
 
     >>> objective = Regress()
@@ -69,9 +68,8 @@ class Regress(LabelObjective):
         metrics: list[NumberMetric] | None = None,
         transform: Callable[[int], Transform] | None = None,
         forecast: bool = False,
-        linear: bool = False,
     ):
-        super().__init__(level, pool, transform, linear=linear)
+        super().__init__(level, pool, transform)
         if forecast and level == "token":
             raise ValueError(
                 "forecast=True predicts what follows a whole window; leave level=token out"
@@ -111,7 +109,6 @@ class Regress(LabelObjective):
 
     def read_from(self, tokenizer: Tokenizer) -> None:
         """For a forecast, the tokenizer of its windows. Raises UsageError for another one, or one that scales them."""
-        super().read_from(tokenizer)
         if not self.forecast:
             return
         if not isinstance(tokenizer, Series) or tokenizer.normalize is not None:
@@ -145,12 +142,10 @@ class Regress(LabelObjective):
         )
 
     def shortcut(self) -> Shortcut | None:
-        """The linear forecast that the network's outputs are added to, or the linear model of cells."""
-        if self.windows is None:
-            return super().shortcut()
-        if self.fitted:
-            return LinearForecast(self.windows, self.fitted)
-        return None
+        """The linear forecast that the network's outputs are added to."""
+        if self.windows is None or not self.fitted:
+            return None
+        return LinearForecast(self.windows, self.fitted)
 
     @property
     def center(self) -> list[float]:

@@ -241,23 +241,10 @@ def _row(summary: Summary) -> list[str]:
     return [*names, value, main.text(main.baseline), size, seconds]
 
 
-def averaged(summary: Summary) -> str:
-    """In words, the share of a linear model in the predictions of a table; "": they are the network's alone."""
-    share = summary.get("network_share")
-    if share is None:
-        return ""
-    return f"a prediction is {100 * share:.0f} % the network's, the rest that of a linear model of the table's cells"
-
-
 def split_sizes(summary: Summary) -> str:
     """In words, how many examples each split has; what the summary of an old run lacks is left out."""
     names = (("num_train", "training"), ("num_valid", "validation"), ("num_test", "test"))
     return ", ".join(f"{summary[key]:,} {name}" for key, name in names if key in summary)
-
-
-def remarks(summary: Summary) -> list[str]:
-    """Members of the prediction, and the widths of their intervals, in words."""
-    return [line for line in (averaged(summary), told(summary)) if line]
 
 
 def _facts(summary: Summary) -> Iterator[str]:
@@ -277,6 +264,7 @@ def _facts(summary: Summary) -> Iterator[str]:
         if strong:
             known += f", beside it {metric.text(strong['metrics'].get(name))}"
         yield f"{one_line(metric_label(summary, name))}: {metric.text(value)} ({known})"
-    yield from remarks(summary)
+    if widths := told(summary):
+        yield widths
     if not is_trial:
         yield from cautions(summary, specialist=False)

@@ -12,11 +12,12 @@ import torch
 from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.interfaces import IGNORE
-from seqkit.report.headline import cautions, headline, remarks, split_sizes
+from seqkit.report.headline import cautions, headline, split_sizes
 from seqkit.report.learning_curves import learning_curves
 from seqkit.report.modality import find_renderer
 from seqkit.report.samples import MAX_EXAMPLES, Picker, Section, samples
 from seqkit.report.templates import write_page
+from seqkit.runs.intervals import told
 from seqkit.runs.prepare import data_module
 from seqkit.runs.reopened import check_one, reopened, with_data
 from seqkit.runs.summary import Summary, data_name, read_summary, task_folders
@@ -86,11 +87,12 @@ def _collect(folder: Path, moved_to: str | None = None) -> Values:
             if getattr(trained.objective, "level", "") == "token" and summary.get("num_test") == 1:
                 unit = f"{find_renderer(data.tokenizer).unit} of one example"
                 summary = summary.changed(**_labelled(data))
+        widths = told(summary) or ""
         return {
             "folder": str(folder),
             "title": f"{data_name(trained.config)} · {summary['backbone']}",
             "summary": trained.summary,
-            "intervals": ". ".join(line[:1].upper() + line[1:] for line in remarks(summary)),
+            "intervals": widths[:1].upper() + widths[1:],
             "metric": metric,
             "others": {name: summary["metrics"][name] for name in others},
             "data": data_name(trained.config),

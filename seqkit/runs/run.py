@@ -46,7 +46,6 @@ from seqkit.runs.folder import (
 )
 from seqkit.runs.initial_weights import told
 from seqkit.runs.launcher import rank, telling_of_lost_processes
-from seqkit.runs.linear_model import add_linear_model
 from seqkit.runs.mixture import constants, evaluate_run, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
 from seqkit.runs.reopened import check_data
@@ -414,10 +413,7 @@ class Attempt:
             raise DivergedError(
                 f"{broken} after step {trainer.global_step}, the last; lower the learning rate"
             )
-        after = {
-            "network_share": add_linear_model(self.prepared),
-            "temperature": calibrate(self.prepared),
-        }
+        after = {"temperature": calibrate(self.prepared)}
         summary = self._write(trainer, module, weights, tokens_seen, after)
         log.info("trained in %.0f s, %d steps", self.seconds, trainer.global_step)
         signals.deferred = False

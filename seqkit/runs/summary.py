@@ -119,7 +119,6 @@ class Summary(Record, frozen=True):
     broken_laws: list[str] = []
     weights: str = "last"
     steps: int
-    network_share: float | None = None
     temperature: float | None = None
     wall_seconds: float
     tokens_seen: int

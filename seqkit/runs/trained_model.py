@@ -22,6 +22,7 @@ from seqkit.files import read_mapping
 from seqkit.generation.decode import evaluating
 from seqkit.interfaces import LabeledBatch, LossOutput, Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
+from seqkit.registry.commands import command
 from seqkit.runs.answers import predictions
 from seqkit.runs.folder import (
     CONFIG,
@@ -136,6 +137,11 @@ def load_one(
         )
     config = Config(read_mapping(folder / CONFIG, "data", "model", "tokenizer"))
     summary = read_summary(folder)
+    if summary.get("network_share") is not None:
+        raise UsageError(
+            f"{folder} is averaged with a linear model, as earlier versions put it beside the network; train again "
+            f"with: {command('fit', folder / CONFIG)}"
+        )
     state = read_mapping(folder / STATE, "objective", "tokenizer")
     check_as_trained(folder, summary.digests)
     try:

@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from seqkit.report.headline import ResultTable, averaged, cautions, format_metric, headline
+from seqkit.report.headline import ResultTable, cautions, format_metric, headline
 
 
 def summary(objective="Classify", metrics=None, baseline=None, **others):
@@ -221,10 +221,3 @@ def test_an_accuracy_has_its_interval_below_it_in_the_table():
     words = captured.get().split()
     assert words.index("78.48]") > words.index("[71.12,"), "at most at its blank it is broken"
     assert "…" not in captured.get()
-
-
-def test_a_table_says_whose_its_predictions_are():
-    assert averaged({"metrics": {}}) == ""
-    assert averaged({"network_share": 0.3751}).startswith(
-        "a prediction is 38 % the network's, the rest that of a linear"
-    )
