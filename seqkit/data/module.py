@@ -241,14 +241,12 @@ class DataModule(LightningDataModule):
             self.objective.fit(splits.train.labels, splits.names)
         self.objective.read_from(self.tokenizer)
         if is_new:
-            known = [split for split in (splits.train, splits.valid) if split]
             # encoded if an objective takes them
             examples = (
-                (self.tokenizer.encode(one.read(i)), one.labels[i])
-                for one in known
-                for i in range(len(one))
+                (self.tokenizer.encode(splits.train.read(i)), splits.train.labels[i])
+                for i in range(len(splits.train))
             )
-            self.objective.fit_inputs(examples, len(splits.valid or ()))
+            self.objective.fit_inputs(examples)
 
     def train_dataloader(self) -> BatchLoader:
         """Batches of the training split, shuffled by (seed, epoch). Raises ValueError before `setup`, as all three."""

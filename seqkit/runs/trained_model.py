@@ -188,6 +188,8 @@ def load_state(built: Built, state: Mapping[str, Any], task: str | None = None) 
         built.tokenizer.load_state(state["tokenizer"])
         built.model["objective"].load_state(state["objective"])
         built.model["objective"].read_from(built.tokenizer)
+    except UsageError:
+        raise
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"state.json does not fit the run ({described(error)}); copy the run again"
