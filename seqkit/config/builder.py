@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from seqkit.config.image_sizes import with_image_size
 from seqkit.config.merge import INIT, MODEL_KEYS, root
 from seqkit.config.own_files import with_paths
 from seqkit.config.record import Config
@@ -54,7 +55,8 @@ def build(config: Config, tables: Tables | None = None) -> Built:
         if tables is not None and hasattr(source, "tables"):
             source.tables = tables
         if "tokenizer" in sections:
-            sections["tokenizer"] = with_parts(sections["tokenizer"], source)
+            section = with_image_size(sections["tokenizer"], source)
+            sections["tokenizer"] = with_parts(section, source)
     made |= {name: _value(fields[name], section, name) for name, section in sections.items()}
     init = made.get("model", {}).pop(INIT.name, None)
     arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields}

@@ -27,6 +27,7 @@ from seqkit.data.io import (
     read_audio,
     read_image,
     read_text,
+    shape_and_opacity,
 )
 from seqkit.data.leaks import Compared, tell_leaks
 from seqkit.data.notes import Caution, listed
@@ -332,6 +333,9 @@ class ImageFolder(ClassFolder):
         if tokenizer.channels == 1:
             channels = 1
             self._rule = "in grey"
+        if tokenizer.channels == 4:
+            channels = 4
+            self._rule = "in colour, with their opacity as a fourth channel"
         # others would be resized twice
         resized = None
         if resizing and resizing.keeps_its_result:
@@ -345,6 +349,16 @@ class ImageFolder(ClassFolder):
             if tokenizer.size is not None:
                 size = "{} × {}".format(*tokenizer.size)
             self._rule += f"; {part} resized to {size} (--tokenizer.resize)"
+
+    def shapes(self) -> dict[Path, tuple[float, bytes]]:
+        """Width by height and opacity of a few training images, as of `shape_and_opacity`."""
+        root = Path(self.path)
+        if not root.is_dir():
+            return {}
+        below, names = self.found(root)
+        folder = _split_folders(below)["train"]
+        start = f"{folder}/" if folder else ""
+        return _tried(shape_and_opacity, [root / one for one in names if one.startswith(start)])
 
     def described(self, headers: Sequence[tuple[int, int, bool]]) -> str:
         """Sizes of the images, and how many have transparency."""
