@@ -57,6 +57,8 @@ def build(config: Config, tables: Tables | None = None) -> Built:
         if "tokenizer" in sections:
             section = with_image_size(sections["tokenizer"], source)
             sections["tokenizer"] = with_parts(section, source)
+    elif "tokenizer" in sections:
+        sections["tokenizer"] = with_image_size(sections["tokenizer"], None)
     made |= {name: _value(fields[name], section, name) for name, section in sections.items()}
     init = made.get("model", {}).pop(INIT.name, None)
     arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields}
