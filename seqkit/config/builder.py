@@ -55,8 +55,8 @@ def build(config: Config, tables: Tables | None = None) -> Built:
         if tables is not None and hasattr(source, "tables"):
             source.tables = tables
         if "tokenizer" in sections:
-            section = with_image_size(sections["tokenizer"], source)
-            sections["tokenizer"] = with_parts(section, source)
+            section = with_parts(sections["tokenizer"], source)
+            sections["tokenizer"] = with_image_size(section, source)
     elif "tokenizer" in sections:
         sections["tokenizer"] = with_image_size(sections["tokenizer"], None)
     made |= {name: _value(fields[name], section, name) for name, section in sections.items()}

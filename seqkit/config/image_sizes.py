@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from statistics import median
 from typing import Any
+
+from seqkit.errors import DataError
 
 MOST_PIXELS = 5 * 32 * 32
 """Most pixels of an image that is resized: a square has 64 x 64 in patches of 16, and others about as many."""
 
 
-def with_image_size(tokenizer: Mapping[str, Any], source: Any) -> Mapping[str, Any]:
+def with_image_size(
+    tokenizer: Mapping[str, Any], source: Any, column: str | None = None
+) -> Mapping[str, Any]:
     """A tokenizer's section with the size of the images and their channels, where it says `resize: auto`.
 
-    source: a folder of images, of which some are looked at; of any other data the size is square.
+    source: a folder or a table of images, of which some are looked at; of any other data the size is square.
+    column: of a table; None: the one of images.
     """
+    if tokenizer["type"] == "Join":
+        reads = tokenizer["reads"] or {}
+        parts = {
+            name: with_image_size(part, source, reads.get(name, name))
+            for name, part in tokenizer["parts"].items()
+        }
+        return {**tokenizer, "parts": parts}
     if tokenizer["type"] != "Patches" or tokenizer["resize"] != "auto":
         return tokenizer
     ratio = 1.0
     channels = tokenizer["channels"]
-    found = source.shapes().values() if hasattr(source, "shapes") else ()
-    if found:
+    if found := _looked_at(source, column):
         ratio = median(one for one, _ in found)
         if channels == 3 and len({opacity for _, opacity in found}) > 1:
             channels = 4
@@ -28,6 +40,18 @@ def with_image_size(tokenizer: Mapping[str, Any], source: Any) -> Mapping[str, A
     p, q = [patch, patch] if isinstance(patch, int) else patch
     rows, columns = grid(ratio * p / q, max(MOST_PIXELS // (p * q), 1))
     return {**tokenizer, "resize": [rows * p, columns * q], "channels": channels}
+
+
+def _looked_at(source: Any, column: str | None) -> list[tuple[float, bytes]]:
+    """Width by height and opacity of a few images. What is wrong with the data is said where it is read."""
+    from seqkit.data.io import shape_and_opacity
+    from seqkit.data.sources.folder import tried
+
+    if not hasattr(source, "images"):
+        return []
+    with suppress(DataError):
+        return [*tried(shape_and_opacity, source.images(column)).values()]
+    return []
 
 
 def grid(ratio: float, most: int) -> tuple[int, int]:

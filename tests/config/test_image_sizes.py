@@ -71,3 +71,18 @@ def test_what_is_given_stays(tmp_path):
     assert settings(root, channels=1) == ([96, 32], 1)
     assert settings(root, patch=8, stem=[4])[0] == [120, 40]
     assert settings("mnist-5k") == ([64, 64], 3)
+
+
+def test_images_that_a_table_names_are_looked_at_in_each_of_its_columns(tmp_path):
+    folder(tmp_path, [np.zeros((30, 100, 3), np.uint8), np.zeros((40, 40, 3), np.uint8)])
+    rows = [f"{name}/0.png,{name}/1.png,{name}" for name in "ab" for _ in range(10)]
+    one = tmp_path / "one.csv"
+    one.write_text("\n".join(["image,label", *(row.split(",", 1)[0] + row[-2:] for row in rows)]))
+    assert settings(one) == ([32, 112], 3)
+    two = tmp_path / "two.csv"
+    two.write_text("\n".join(["front,side,label", *rows]))
+    words = {"data": str(two), "data.target": "label"}
+    parts = build(complete("multimodal/table", None, words)).tokenizer_section["parts"]
+    assert {name: part["resize"] for name, part in parts.items()} == {
+        "front": [32, 104], "side": [64, 64],
+    }  # fmt: skip

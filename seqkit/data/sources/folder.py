@@ -27,7 +27,6 @@ from seqkit.data.io import (
     read_audio,
     read_image,
     read_text,
-    shape_and_opacity,
 )
 from seqkit.data.leaks import Compared, tell_leaks
 from seqkit.data.notes import Caution, listed
@@ -350,15 +349,15 @@ class ImageFolder(ClassFolder):
                 size = "{} × {}".format(*tokenizer.size)
             self._rule += f"; {part} resized to {size} (--tokenizer.resize)"
 
-    def shapes(self) -> dict[Path, tuple[float, bytes]]:
-        """Width by height and opacity of a few training images, as of `shape_and_opacity`."""
+    def images(self, column: str | None = None) -> list[Path]:
+        """The training images, or where the files are not split, all."""
         root = Path(self.path)
         if not root.is_dir():
-            return {}
+            return []
         below, names = self.found(root)
         folder = _split_folders(below)["train"]
         start = f"{folder}/" if folder else ""
-        return _tried(shape_and_opacity, [root / one for one in names if one.startswith(start)])
+        return [root / name for name in names if name.startswith(start)]
 
     def described(self, headers: Sequence[tuple[int, int, bool]]) -> str:
         """Sizes of the images, and how many have transparency."""
@@ -376,9 +375,7 @@ class ImageFolder(ClassFolder):
     def cautions(self, headers: Mapping[Path, Any]) -> Iterator[str]:
         """Images of 16 bits that use less than a sixteenth of them, as those of a camera of 12 bits do."""
         found = [
-            value
-            for value in _tried(brightest_of_16_bits, [*headers]).values()
-            if value is not None
+            value for value in tried(brightest_of_16_bits, [*headers]).values() if value is not None
         ]
         if found and max(found) < WHITE_OF_16_BITS / 16:
             what = f"the largest value of {len(found)} of them is {max(found):,} of {WHITE_OF_16_BITS:,}"
@@ -429,7 +426,7 @@ class AudioFolder(ClassFolder):
         several = [
             path for path, (samples, _, c) in headers.items() if c > 1 and samples * c < 10_000_000
         ]
-        losses = _tried(_loss_of_mix, several)
+        losses = tried(_loss_of_mix, several)
         if lost := [path.name for path, loss in losses.items() if loss > 20]:
             many = f"{len(lost)} of {len(losses)} recordings with several channels (first: {one_line(lost[0])})"
             yield f"{many} lose over 20 dB when mixed, as these cancel each other; --tokenizer.channels first takes one"
@@ -600,7 +597,7 @@ def _class_names(root: Path, parts: _Parts, advice: str) -> list[str]:
     return names
 
 
-def _tried(look: Callable[[Path], Any], paths: Sequence[Path]) -> dict[Path, Any]:
+def tried(look: Callable[[Path], Any], paths: Sequence[Path]) -> dict[Path, Any]:
     """Finds of `look` in at most `LOOKED_AT` files, evenly from first to last, except in faulty ones."""
     found = {}
     for path in paths[:: -(-len(paths) // LOOKED_AT) or 1]:

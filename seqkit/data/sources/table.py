@@ -151,6 +151,13 @@ class Table(DataSource):
         """The rows of training or, where the files are not split, all."""
         return self._rows(self._files()["train"])
 
+    def images(self, column: str | None = None) -> list[Path]:
+        """Files that a column names, as of `rows`. column: its name; None: the one that an image tokenizer reads."""
+        if column is None:
+            column = self.inferred(reads="image").inputs[0].name
+        cells = self.rows().columns.get(column, ())
+        return [self.folder / cell for cell in cells if isinstance(cell, str)]
+
     def decided(self) -> dict[str, Any]:
         """The inferred columns as arguments; a run keeps them."""
         return {} if self._schema is None else self._schema.settings()
