@@ -26,11 +26,10 @@ class ImageRenderer(Renderer):
     def draw(
         self, axes: Axes, raw: Any, tokens: Tokens, received: np.ndarray | None = None
     ) -> None:
-        """The image in colour if it has three channels, or four; otherwise, and below attention, their mean in grey."""
+        """The image in colour if it has three channels; otherwise, and below attention, their mean in grey."""
         image = np.clip(self.tokenizer.pixels(tokens).numpy(), 0, 1)
-        if len(image) in (3, 4) and received is None:
-            # opacity, the fourth, would show the colours below it
-            axes.imshow(rearrange(image[:3], "c H W -> H W c"), interpolation="nearest")
+        if len(image) == 3 and received is None:
+            axes.imshow(rearrange(image, "c H W -> H W c"), interpolation="nearest")
         else:
             axes.imshow(image.mean(axis=0), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         if received is not None:
