@@ -16,9 +16,9 @@ MOST_PIXELS = 5 * 32 * 32
 def with_image_size(
     tokenizer: Mapping[str, Any], source: Any, column: str | None = None
 ) -> Mapping[str, Any]:
-    """A tokenizer's section with the size of the images and their channels, where it says `resize: auto`.
+    """A tokenizer's section with the size of the images and their channels, where it says `auto`.
 
-    source: a folder or a table of images, of which some are looked at; of any other data the size is square.
+    source: a folder or a table of images, of which some are looked at; of any other data they are squares in colour.
     column: of a table; None: the one of images.
     """
     if tokenizer["type"] == "Join":
@@ -28,18 +28,19 @@ def with_image_size(
             for name, part in tokenizer["parts"].items()
         }
         return {**tokenizer, "parts": parts}
-    if tokenizer["type"] != "Patches" or tokenizer["resize"] != "auto":
+    if tokenizer["type"] != "Patches" or "auto" not in (tokenizer["resize"], tokenizer["channels"]):
         return tokenizer
-    ratio = 1.0
-    channels = tokenizer["channels"]
-    if found := _looked_at(source, column):
-        ratio = median(one for one, _ in found)
-        if channels == 3 and len({opacity for _, opacity in found}) > 1:
-            channels = 4
-    patch = tokenizer["patch"]
-    p, q = [patch, patch] if isinstance(patch, int) else patch
-    rows, columns = grid(ratio * p / q, max(MOST_PIXELS // (p * q), 1))
-    return {**tokenizer, "resize": [rows * p, columns * q], "channels": channels}
+    found = _looked_at(source, column)
+    settled = dict(tokenizer)
+    if tokenizer["channels"] == "auto":
+        settled["channels"] = 4 if len({opacity for _, opacity in found}) > 1 else 3
+    if tokenizer["resize"] == "auto":
+        ratio = median([one for one, _ in found] or [1.0])
+        patch = tokenizer["patch"]
+        p, q = [patch, patch] if isinstance(patch, int) else patch
+        rows, columns = grid(ratio * p / q, max(MOST_PIXELS // (p * q), 1))
+        settled["resize"] = [rows * p, columns * q]
+    return settled
 
 
 def _looked_at(source: Any, column: str | None) -> list[tuple[float, bytes]]:

@@ -39,10 +39,11 @@ class Patches(Tokenizer):
 
     patch: side of a patch in pixels, or (height, width).
     channels: number of channels: 1 for grey, 3 for colour (a grey image is repeated three times, a PIL image with
-    transparency is laid on white), 4 for colour on white and opacity, or any other number.
+    transparency is laid on white), 4 for colour on white and opacity, or any other number. In a recipe, "auto" is 4
+    where images of a folder or table differ in their opacity, else 3.
     resize: (height, width) in pixels to which every image is resized first, or a `Resize`, for other filters and crops.
-    None keeps the size of the images, which patches must then tile. In a recipe, "auto" is about 64 x 64 in the
-    shape of the images of a folder, whose opacity is a fourth channel where it is not the same in all.
+    None keeps the size of the images, which patches must then tile. In a recipe, "auto" is about 64 x 64 in the shape
+    of the images of a folder or table.
     crop: True first crops the image to its largest central part with the aspect ratio of `resize`; False resizes the
     whole image, which changes its aspect ratio.
     mean: subtracted from pixels in [0, 1], one number or one per channel.
@@ -62,7 +63,7 @@ class Patches(Tokenizer):
         self,
         patch: int | tuple[int, int],
         *,
-        channels: int = 1,
+        channels: int | Literal["auto"] = 1,
         resize: tuple[int, int] | Resize | Literal["auto"] | None = None,
         crop: bool = False,
         mean: float | Sequence[float] = 0.5,
@@ -73,6 +74,11 @@ class Patches(Tokenizer):
     ) -> None:
         p, q = (patch, patch) if isinstance(patch, int) else patch
         self.patch = (int(p), int(q))
+        if isinstance(channels, str) or isinstance(resize, str):
+            raise ValueError(
+                f"channels={channels}, resize={resize}; auto is for recipes, which look at the images: give a number of "
+                "channels, and (height, width) or None"
+            )
         self.channels = channels
         self.crop = crop
         if min(*self.patch, channels) < 1:
@@ -80,10 +86,6 @@ class Patches(Tokenizer):
         if not 0 <= num_prefix_tokens <= MAX_PREFIX_TOKENS:
             raise ValueError(
                 f"num_prefix_tokens={num_prefix_tokens}; give a number from 0 to {MAX_PREFIX_TOKENS:,}"
-            )
-        if resize == "auto":
-            raise ValueError(
-                "resize=auto is for recipes, which look at the images; give (height, width), or None"
             )
         self.resize: Resize | tuple[int, int] | None
         if resize is None or isinstance(resize, Resize):

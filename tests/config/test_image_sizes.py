@@ -68,6 +68,8 @@ def test_opacity_is_a_channel_where_images_differ_in_it(tmp_path, arrays, channe
 def test_what_is_given_stays(tmp_path):
     root = folder(tmp_path / "images", [DISC[:, :10], BAR[:, :10]])
     assert settings(root, resize=[48, 48], channels=3) == ([48, 48], 3)
+    assert settings(root, resize=[48, 48]) == ([48, 48], 4)
+    assert settings(root, channels=3) == ([96, 32], 3)
     assert settings(root, channels=1) == ([96, 32], 1)
     assert settings(root, patch=8, stem=[4])[0] == [120, 40]
     assert settings("mnist-5k") == ([64, 64], 3)

@@ -251,9 +251,10 @@ def test_transparency_of_a_pil_image_is_laid_on_white_and_four_channels_are_refu
         tokenizer.encode(np.asarray(image))
 
 
-def test_a_size_that_a_recipe_finds_is_refused_without_one():
-    with pytest.raises(ValueError, match="resize=auto is for recipes"):
-        Patches(8, resize="auto")
+@pytest.mark.parametrize("name", ["channels", "resize"])
+def test_what_a_recipe_finds_is_refused_without_one(name):
+    with pytest.raises(ValueError, match=f"{name}=auto.* is for recipes"):
+        Patches(8, **{name: "auto"})
 
 
 def test_with_a_stem_a_token_holds_its_patch_and_its_margins_with_the_edges_repeated():
