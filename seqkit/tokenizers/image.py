@@ -76,8 +76,8 @@ class Patches(Tokenizer):
         self.patch = (int(p), int(q))
         if isinstance(channels, str) or isinstance(resize, str):
             raise ValueError(
-                f"channels={channels}, resize={resize}; auto is for recipes, which look at the images: give a number of "
-                "channels, and (height, width) or None"
+                f"channels={channels}, resize={resize}; auto is for recipes, which look at the images: give a number "
+                "of channels, and (height, width) or None"
             )
         self.channels = channels
         self.crop = crop
