@@ -48,7 +48,6 @@ AT_HAND = {
     "VideoFolder",
     "AudioFolder",
     "FileFolder",
-    "PythonFiles",
     "Table",
     "Digits",
     "Karate",
