@@ -1,6 +1,5 @@
 """Modules of Python's standard library as text: one sample is a module, a `str`, without a label."""
 
-import logging
 import sysconfig
 from hashlib import sha256
 from pathlib import Path
@@ -13,8 +12,6 @@ LEFT_OUT = {
     "turtledemo", "__pycache__",
 }  # fmt: skip
 """Folders that are no part of the library proper, or hold copies of others."""
-
-log = logging.getLogger("seqkit")
 
 
 class StdlibModules(DataSource):
@@ -36,14 +33,9 @@ class StdlibModules(DataSource):
         for path in sorted(root.rglob("*.py")):
             place = path.relative_to(root)
             is_asked = self.packages is None or place.parts[0].removesuffix(".py") in self.packages
-            if not is_asked or not LEFT_OUT.isdisjoint(place.parts) or path.stat().st_size < 2:
-                continue
-            try:
+            if is_asked and LEFT_OUT.isdisjoint(place.parts) and path.stat().st_size > 1:
                 text = read_text(path)
-            except DataError as error:
-                log.warning("left out: %s", error)
-                continue
-            modules.setdefault(text, Sample(text, name=place.as_posix()))
+                modules.setdefault(text, Sample(text, name=place.as_posix()))
         splits: dict[str, list[Sample]] = {"train": [], "valid": [], "test": []}
         for sample in modules.values():
             splits[split_of(str(sample.name))].append(sample)
