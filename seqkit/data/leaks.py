@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from hashlib import file_digest, sha256
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from stat import S_ISDIR
 
@@ -16,7 +19,8 @@ FEW = 4
 """Mean number of rows from which on a column has few values."""
 
 MIN_TOLD = 10
-"""Rows, beside the first of each value and the usual target, that a column tells which is said to tell it."""
+"""Rows, beside the first of each value and the usual target, that a column tells which is said to tell it; or values of
+both, where they are numbers."""
 
 
 def tells(values: Sequence[Hashable], targets: Sequence[Hashable]) -> bool:
@@ -35,6 +39,31 @@ def tells(values: Sequence[Hashable], targets: Sequence[Hashable]) -> bool:
     ((usual, _),) = Counter(targets).most_common(1)
     told = [count - 1 for value, count in counts.items() if target_of[value] != usual]
     return sum(told) >= MIN_TOLD
+
+
+def ranks(values: Sequence[float | None], targets: Sequence[float]) -> bool:
+    """Whether a column puts all rows in the order of a number, or in its reverse, as the number in other units does.
+
+    Equal and missing values and targets may stand in any order, so that both may be rounded.
+
+    >>> ranks([32 + 1.8 * i // 1 for i in range(20)], range(20)), ranks([*range(20)], [*range(1, 20), 0])
+    (True, False)
+    """
+    known = [(x, y) for x, y in zip(values, targets) if x is not None and not math.isnan(y)]
+    if min(len({x for x, _ in known}), len({y for _, y in known})) < MIN_TOLD:
+        return False
+    return any(_is_sorted(sorted((x, sign * y) for x, y in known)) for sign in (1, -1))
+
+
+def _is_sorted(pairs: Sequence[tuple[float, float]]) -> bool:
+    """Whether no target is below one of a smaller value."""
+    largest = -math.inf  # of smaller values
+    for _, same in groupby(pairs, key=itemgetter(0)):
+        targets = [target for _, target in same]
+        if targets[0] < largest:
+            return False
+        largest = targets[-1]
+    return True
 
 
 class Compared:

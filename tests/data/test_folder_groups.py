@@ -171,3 +171,18 @@ def test_a_pattern_is_read_from_the_command_line(tmp_path):
         assert data.source.group == pattern
         data.train_dataloader()
         assert len({*data.test_groups()}) == 2
+
+
+@pytest.mark.parametrize(("num_ill", "said"), [(1, "the test split has 1 of 2 classes"), (3, "")])
+def test_a_test_split_by_groups_has_every_class_or_says_which_it_lacks(
+    tmp_path, caplog, num_ill, said
+):
+    names = [f"{'ill' if i < num_ill else 'well'}/p{i}_{j}.png" for i in range(12) for j in "xyz"]
+    root = images(tmp_path, names)
+    for seed in range(4):
+        splits = ImageFolder(root, group="class/group_*", seed=seed).splits()
+        assert len({*splits.train.labels}) == 2
+        assert len({*splits.test.labels}) == 2 - bool(said)
+    lines = [line for line in caplog.messages if "its result says nothing of ill" in line]
+    assert len(lines) == 4 * bool(said)
+    assert all(said in line for line in lines)

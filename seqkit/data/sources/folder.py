@@ -33,7 +33,7 @@ from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
 from seqkit.data.spellings import alike
-from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, stratified
+from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, lost_classes, stratified
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.progress import track
@@ -180,6 +180,9 @@ class ClassFolder(DataSource):
             made[split] = of_files(
                 paths, [*map(labels.get, files.values())], self.read, advice, groups
             )
+            said = lost_classes(SPLIT_WORDS[split], labels.values(), made[split].labels, names)
+            if said:
+                log.warning(Caution(f"{root}: {said}"))
         keys = {split: [content[name] for name in files] for split, files in parts.items()}
         keep = f"to keep equal files in one split: --data.group {CONTENT}"
         tell_leaks(str(root), made, keys, keep, log.warning, what="files")
@@ -280,14 +283,15 @@ class ClassFolder(DataSource):
         """Training and test, and the rule in words. Raises DataError where nothing would be left for test."""
         counts = Counter(files.values())
         classes = sorted(label for label in counts if label)
+        number = {label: i for i, label in enumerate(classes)}
+        labels = [number.get(label or "") for label in files.values()]
         if group_of:
             groups = [group_of[name] for name in files]
-            train, test, rule = self._grouping(root).divided(groups, self.test_fraction, self.seed)
+            train, test, rule = self._grouping(root).divided(
+                groups, self.test_fraction, self.seed, labels
+            )
             return {"train": _at(files, train), "test": _at(files, test)}, rule
-        number = {label: i for i, label in enumerate(classes)}
-        train, test = stratified(
-            [number.get(label or "") for label in files.values()], self.test_fraction, self.seed
-        )
+        train, test = stratified(labels, self.test_fraction, self.seed)
         of_each = ""
         one_each = "it has one file"
         if classes:

@@ -15,12 +15,12 @@ from typing import Any
 
 from seqkit.data.formats import own_reader
 from seqkit.data.kinds import FILES, KIND_OF_TOKENIZER, OF_CELLS
-from seqkit.data.leaks import Compared, mixed, tell_leaks, tells
+from seqkit.data.leaks import Compared, mixed, ranks, tell_leaks, tells
 from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
 from seqkit.data.spellings import alike, one_spelling
-from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, stratified
+from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, lost_classes, stratified
 from seqkit.data.tables.cells import canonical, is_missing, is_series, number, short
 from seqkit.data.tables.examples import Examples, UsableRows, read_cells
 from seqkit.data.tables.infer import OF_GROUPS, OF_YEARS, infer
@@ -200,6 +200,11 @@ class Table(DataSource):
             found = {split: part.at(kept[split]) for split, part in found.items()}
             places = {s: (of, [rows[i] for i in kept[s]]) for s, (of, rows) in places.items()}
         _check_learnable(found, schema, name, names)
+        if schema.target_kind == "classes":
+            for split, part in found.items():
+                said = lost_classes(SPLIT_WORDS[split], found["train"].labels, part.labels, names)
+                if said:
+                    say(Caution(f"{name}: {said}"))
         self._tell_spellings(train)
         inputs = {split: self._inputs(part) for split, part in read.items()}
         keys = {split: [inputs[of][i] for i in rows] for split, (of, rows) in places.items()}
@@ -309,7 +314,10 @@ class Table(DataSource):
         else:
             division = self.division
             grouping = Grouping(str(division.group), train.rows.name, "rows", self._say)
-            rest, aside, rule = grouping.divided(groups, division.test_fraction, division.seed)
+            labels = made["train"].labels
+            rest, aside, rule = grouping.divided(
+                groups, division.test_fraction, division.seed, labels
+            )
         return {**places, "train": ("train", rest), "test": ("train", aside)}, rule
 
     def _at_random(self, train: UsableRows) -> tuple[list[int], list[int], str]:
@@ -403,22 +411,28 @@ class Table(DataSource):
         tell_leaks(schema.name, found, keys, keep, self._say)
 
     def _tell_telling(self, train: UsableRows) -> None:
-        """Say which inputs tell the target by themselves, as a code of it or its outcome does."""
-        inputs = [one for one in train.schema.inputs if one.kind in (*OF_CELLS, "text")]
-        if len(train.schema.inputs) < 2 or train.schema.target_kind == "none":
+        """Say which inputs tell the target by themselves, as a code, an outcome or a value in other units do."""
+        schema = train.schema
+        if len(schema.inputs) < 2 or schema.target_kind == "none":
             return
+        target = listed([one.name for one in schema.targets])
         targets = [*map(repr, train.labels)]
-        for column in inputs:
-            values = train.examples.values[column.name]
-            if tells([values[row] for row in train.indices], targets):
-                target = listed([one.name for one in train.schema.targets])
-                what = f"{column.name!r} alone tells {target} in all {len(train):,} rows"
-                way = option("columns", {column.name: "unused"})
-                self._say(
-                    Caution(
-                        f"{train.rows.name}: {what}; if it is not known before the target: {way}"
-                    )
-                )
+        numbers: list[Sequence[float]] = []
+        if schema.target_kind == "numbers":
+            numbers = [*zip(*(x if isinstance(x, list) else [x] for x in train.labels))]
+        for column in schema.inputs:
+            values = [train.examples.values[column.name][row] for row in train.indices]
+            if column.kind in (*OF_CELLS, "text") and tells(values, targets):
+                what = f"alone tells {target}"
+            elif column.kind in ("number", "date") and any(ranks(values, one) for one in numbers):
+                what = f"grows or falls with {target}, as a copy in other units does,"
+            else:
+                continue
+            way = option("columns", {column.name: "unused"})
+            what = f"{column.name!r} {what} in all {len(train):,} rows"
+            self._say(
+                Caution(f"{train.rows.name}: {what}; if it is not known before the target: {way}")
+            )
 
     def _tell_chance(self, train: UsableRows, rest: Sequence[int], aside: Sequence[int]) -> None:
         """Say what a split at random mixes: rows of one thing, and earlier rows with later ones.

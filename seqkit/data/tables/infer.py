@@ -20,13 +20,14 @@ from seqkit.data.tables.cells import (
     short,
     truth,
 )  # fmt: skip
-from seqkit.data.tables.columns import (
+from seqkit.data.tables.columns import Cells, all_fit, column_of, words_for_missing
+from seqkit.data.tables.row_numbers import (
     OF_IDS,
-    Cells,
-    all_fit,
-    column_of,
+    grows,
+    in_blocks,
+    is_measured,
+    is_ranked,
     numbers_rows,
-    words_for_missing,
 )
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import (
@@ -154,6 +155,8 @@ class _Columns:
             why = column.why if column.kind == "number" else ""
             self._change(name, role="target", why=why, flag="", is_given=bool(given.targets))
         target_kind = given.target_kind or self._target_kind()
+        self._leave_out_growing(target_kind)
+        self._leave_out_growing(target_kind)
         self._tell_target(target_kind)
         self._take_input(target_kind)
         columns = [
@@ -216,6 +219,34 @@ class _Columns:
         for name in found:
             if others != ["number"] or OF_IDS.fullmatch(name.strip()):
                 self._leave_out(self.columns[name], "it numbers the rows")
+
+    def _leave_out_growing(self, target_kind: TargetKind) -> None:
+        """Leave out columns that grow from row to row of a file sorted by its target, where other inputs are left.
+
+        A number may grow with what is measured or with time, so then codes alone are left out.
+        """
+        by = [one.name for one in self._of_role("target") if self._is_sorted_by(one, target_kind)]
+        inputs = self._of_role("input")
+        found = [
+            one
+            for one in inputs
+            if by
+            and not (one.is_given or one.name in self.named)
+            and one.kind in (*IDENTIFIES, "date")
+            and not (target_kind == "numbers" and is_measured(one, self.cells[one.name]))
+            and grows(one, self.cells[one.name])
+        ]
+        if len(found) < len(inputs):
+            for one in found:
+                why = f"it grows or falls along the file, which is sorted by {by[0]}"
+                self._leave_out(one, why)
+
+    def _is_sorted_by(self, target: Column, target_kind: TargetKind) -> bool:
+        cells = self.cells[target.name].filled
+        if target_kind == "numbers":
+            values = [number(cell, target.form) for cell in cells]
+            return is_ranked([value for value in values if value is not None])
+        return target_kind in ("classes", "labels") and in_blocks(cells)
 
     def _settle_decimals(self) -> None:
         """Read 1.234 and 1,234 as the decimals of other columns say; where none does, say how they are read."""

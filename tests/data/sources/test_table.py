@@ -164,6 +164,26 @@ def test_rows_of_a_group_stay_in_one_split(seed, tmp_path):
     assert "of 9 groups by 'who' are test" in said[-1]
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("num_spam", [1, 4])
+def test_a_test_split_by_groups_has_each_class_or_is_said_to_lack_it(seed, num_spam, tmp_path):
+    rows = [
+        {"text": f"text {i}", "label": "spam" if i // 6 < num_spam else "ham", "who": f"p{i // 6}"}
+        for i in range(60)
+    ]
+    splits, said = divided(written(tmp_path, rows), group="who", seed=seed)
+    assert {*splits.train.labels} == {0, 1}
+    assert len({*splits.test.labels}) == min(num_spam, 2)
+    line = "the test split has 1 of 2 classes: its result says nothing of spam"
+    assert [isinstance(one, Caution) for one in said if line in one] == [True] * (num_spam == 1)
+
+
+def test_a_given_test_of_one_class_is_said(tmp_path):
+    rows = texts(40, part=lambda i: "test" if i % 10 == 1 else "train")
+    _, said = divided(written(tmp_path, rows), split="part")
+    assert any("the test split has 1 of 2 classes: its result says nothing of a" in x for x in said)
+
+
 def test_equal_molecules_and_files_are_one_group_and_one_input(tmp_path):
     pytest.importorskip("rdkit")
     ways = ["CCO", "OCC", "CCN", "NCC", "CCC", "C(C)C"]

@@ -42,7 +42,7 @@ def kinds(schema):
 
 SIZE, PRICE, LABEL, TEXT = (
     (lambda i: f"{i * 1.5}"),
-    (lambda i: f"{15 * i + i % 2}"),
+    (lambda i: f"{15 * (7 * i % N) + i % 2}"),
     (lambda i: "ab"[i % 2]),
     "a text of {}".format,
 )
