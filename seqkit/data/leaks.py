@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from hashlib import file_digest, sha256
@@ -14,6 +15,13 @@ from stat import S_ISDIR
 from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples
 from seqkit.errors import one_line
+
+OF_GROUPS = re.compile(
+    r"(?i:(.*[_ .-])?(id|patient|subject|person|participant|donor|animal|speaker|author|user|customer|client|member"
+    r"|household|family|group|session|device|machine|sensor|station|site|school|hospital|batch|plate)s?)"
+    r"|.*[a-z](Id|ID)"
+)
+"""Names of columns that say which rows are of one thing, where their cells come again, and of folders of such."""
 
 FEW = 4
 """Mean number of rows from which on a column has few values."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from seqkit.data.formats import own_reader
 from seqkit.data.kinds import FILES, KIND_OF_TOKENIZER, OF_CELLS
-from seqkit.data.leaks import Compared, mixed, ranks, tell_leaks, tells
+from seqkit.data.leaks import OF_GROUPS, Compared, mixed, ranks, tell_leaks, tells
 from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
@@ -23,7 +23,7 @@ from seqkit.data.spellings import alike, one_spelling
 from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, lost_classes, stratified
 from seqkit.data.tables.cells import canonical, is_missing, is_series, number, short
 from seqkit.data.tables.examples import Examples, UsableRows, read_cells
-from seqkit.data.tables.infer import OF_GROUPS, OF_YEARS, infer
+from seqkit.data.tables.infer import OF_YEARS, infer
 from seqkit.data.tables.read import Tables, files_of, is_remote
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import (
@@ -403,11 +403,16 @@ class Table(DataSource):
         if len(inputs) == 1 and inputs[0].kind in OF_CELLS:
             return  # equal numbers or categories are no copies
         keep = "take them out of one of them"
-        if not is_given and self.division.split is None and self.division.group is None:
-            column = "COLUMN"
-            if len(inputs) == 1 and not schema.steps:
-                column = inputs[0].name
-            keep += f", or keep them together: --data.group {shlex.quote(column)}"
+        division = self.division
+        if not (is_given or division.split or division.group or schema.steps):
+            every = [key for each in keys.values() for key in each]
+            num_values = [len({*values}) for values in zip(*every)]
+            finest = inputs[num_values.index(max(num_values))]
+            is_cell = finest.kind in OF_CELLS
+            if not is_cell or 2 * max(num_values) > len(every):
+                keep += f", or keep them together: {option('group', finest.name)}"
+            if is_cell and "together" in keep:  # as a group alone it would be no input
+                keep += f" {option('columns', {finest.name: finest.kind})}"
         tell_leaks(schema.name, found, keys, keep, self._say)
 
     def _tell_telling(self, train: UsableRows) -> None:
@@ -542,8 +547,8 @@ def _mixed_times(column: Column, known: Sequence[Any], asked: Sequence[Any]) -> 
     if not early:
         return ""
     what = f"{early:,} of {len(asked):,} test rows are not after training by {column.name!r}"
-    way = "a column that says train or test, --data.split COLUMN"
-    return f"{what}, as they are drawn at random; to test on later rows, give {way}"
+    way = "add a column, such as split, that says train or test, and give --data.split split"
+    return f"{what}, as they are drawn at random; to test on later rows, {way}"
 
 
 def _mixed_groups(name: str, known: Sequence[Any], asked: Sequence[Any]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from seqkit.data.kinds import FILES, KINDS, OF_CELLS, TargetKind
 from seqkit.data.notes import listed
+from seqkit.data.splits import SPLIT_NAMES
 from seqkit.data.tables.cells import (
     number,
     short,
@@ -53,13 +54,6 @@ TARGET_NAMES = (
     "value", "score",
 )  # fmt: skip
 """Names of columns that are the target where none is named, the likeliest first."""
-
-OF_GROUPS = re.compile(
-    r"(?i:(.*[_ .-])?(id|patient|subject|person|participant|donor|animal|speaker|author|user|customer|client|member"
-    r"|household|family|group|session|device|machine|sensor|station|site|school|hospital|batch|plate)s?)"
-    r"|.*[a-z](Id|ID)"
-)
-"""Names of columns that say which rows are of one thing, where their cells come again."""
 
 IDENTIFIES = ("number", "category", "text")
 """Kinds of columns that may number the rows."""
@@ -139,6 +133,8 @@ class _Columns:
             name: column_of(name, cells, given, folder) for name, cells in self.cells.items()
         }
         self._leave_out_ids()
+        if split is None:
+            self._offer_splits()
         self._settle_decimals()
         for name in self.categories & {*self.columns} - {*given.kinds}:
             if self.columns[name].kind == "number":
@@ -176,8 +172,8 @@ class _Columns:
     def _change(self, name: str, **changes: Any) -> None:
         self.columns[name] = replace(self.columns[name], **changes)
 
-    def _leave_out(self, column: Column, why: str) -> None:
-        way = option("columns", {column.name: column.kind})
+    def _leave_out(self, column: Column, why: str, way: str = "") -> None:
+        way = way or option("columns", {column.name: column.kind})
         self._change(column.name, kind="unused", role="unused", why=why, flag=way)
 
     def _of_role(self, *roles: str) -> list[Column]:
@@ -219,6 +215,16 @@ class _Columns:
         for name in found:
             if others != ["number"] or OF_IDS.fullmatch(name.strip()):
                 self._leave_out(self.columns[name], "it numbers the rows")
+
+    def _offer_splits(self) -> None:
+        """Leave out columns that name the split of each row, with the option that follows them."""
+        for column in self._of_role("input"):
+            cells = self.cells[column.name]
+            is_open = not column.is_given and column.name not in (*self.given.targets, *self.named)
+            if is_open and column.kind == "category" and not cells.has_gaps:
+                splits = {SPLIT_NAMES.get(str(cell).strip().lower()) for cell in cells.counts}
+                if None not in splits and {"train", "test"} <= splits:
+                    self._leave_out(column, "it names splits", option("split", column.name))
 
     def _leave_out_growing(self, target_kind: TargetKind) -> None:
         """Leave out columns that grow from row to row of a file sorted by its target, where other inputs are left.

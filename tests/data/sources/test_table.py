@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +18,7 @@ from seqkit.data.sources.table import Division
 from seqkit.data.tables import text as text_files
 from seqkit.data.tables.schema import Given
 from seqkit.errors import DataError
+from seqkit.files import load_yaml
 from seqkit.interfaces import Tokenizer
 from seqkit.tokenizers import Bytes, Cells, Join, Patches, Series
 
@@ -451,3 +453,27 @@ def test_dated_rows_that_are_split_at_random_are_said_and_the_advised_split_is_b
     years = [measured(i) | {"year": 1990 + i % 9} for i in range(120)]
     _, said = divided(written(tmp_path, years), given={"target": "grade"})
     assert [one for one in said if "'year'" in one and "--data.split" in one]
+
+
+@pytest.mark.parametrize("kind", ["text", "number"])
+def test_equal_rows_of_several_inputs_name_the_column_that_keeps_them_together(tmp_path, kind):
+    note = {"text": "a long note of number {}", "number": "{}.25"}[kind]
+    rows = [{"side": "lr"[i % 2], "n o": note.format(i), "y": i % 7 + 0.5} for i in range(60)]
+    rows += rows[:30]
+    path = written(tmp_path, rows)
+    _, said = divided(path, given={"target": "y"})
+    (line,) = [one for one in said if "are in training, too" in one and "--data.group" in one]
+    _, *words = shlex.split(line[line.index("--data.group") :])
+    more = {}
+    if kind == "number":
+        columns = words[2]
+        more = {"columns": load_yaml(columns)}
+        assert more == {"columns": {"n o": "number"}}
+    _, said = divided(path, given={"target": "y", **more}, group=words[0])
+    assert not any("test inputs are in training" in one for one in said)
+
+
+def test_equal_rows_of_few_values_name_no_column(tmp_path):
+    rows = [{"side": "lr"[i % 2], "size": "sml"[i % 3], "y": i % 7 + 0.5} for i in range(60)]
+    _, said = divided(written(tmp_path, rows), given={"target": "y"})
+    assert any("are in training, too" in one and "--data.group" not in one for one in said)
