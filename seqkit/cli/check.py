@@ -12,6 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from seqkit.config.builder import check_whole
 from seqkit.config.overrides import Switch, dotted
 from seqkit.errors import UsageError, one_line, suggest
 from seqkit.registry import components, find
@@ -194,6 +195,7 @@ def _checked(subject: Any, settings: Settings, args: Namespace, **options: Any) 
 
     tokenizer, backbone, objective, *others = _bases()
     name = getattr(subject, "__name__", type(subject).__name__)
+    check_whole(subject, name)
     try:
         if not _is_ours(subject):
             file = sys.modules[Path(args.what.partition(":")[0]).stem]

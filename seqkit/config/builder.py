@@ -121,6 +121,7 @@ def _arguments(field: Field, value: Mapping[str, Any], path: str) -> dict[str, A
 def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     component = field.component(value["type"], path)
     cls = component.load()
+    check_whole(cls, f"{path}: {value['type']}")
     if is_torchs(component):
         from seqkit.training.optim import TorchOptimizer, TorchSchedule
 
@@ -130,6 +131,14 @@ def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     if field.num_given is not None:
         return factory
     return _made(factory, path)
+
+
+def check_whole(cls: Any, name: str) -> None:
+    """Raise UsageError if a class lacks a method that its base class leaves to it."""
+    if lacking := sorted(getattr(cls, "__abstractmethods__", ())):
+        raise UsageError(
+            f"{name} has no {', '.join(lacking)}, which its base class leaves to it; write it"
+        )
 
 
 def _made(factory: Callable[[], Any], path: str, keys: Collection[str] = ()) -> Any:

@@ -137,9 +137,8 @@ def _levels(files: Sequence[str]) -> Iterator[_Level]:
         if len({*marks}) > 1 or len({*ends}) > 1:
             return
         pattern += marks[0]
-        names = words
-        if all(word.isdecimal() or len(word) == 1 for word in words):
-            names = [known + word for word in words]
+        is_number = all(word.isdecimal() or len(word) == 1 for word in words)
+        names = [known * is_number + word for word in words]
         yield _Level(names, classes, f"{pattern}group{ends[0]}*", begins and ends[0] != ".")
         is_same = len({*words}) == 1
         known = words[0] if is_same else ""

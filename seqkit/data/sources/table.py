@@ -201,9 +201,9 @@ class Table(DataSource):
             places = {s: (of, [rows[i] for i in kept[s]]) for s, (of, rows) in places.items()}
         _check_learnable(found, schema, name, names)
         if schema.target_kind == "classes":
-            for split, part in found.items():
-                said = lost_classes(SPLIT_WORDS[split], found["train"].labels, part.labels, names)
-                if said:
+            labels = {split: samples.labels for split, samples in found.items()}
+            for split, own in labels.items():
+                if said := lost_classes(SPLIT_WORDS[split], labels["train"], own, names):
                     say(Caution(f"{name}: {said}"))
         self._tell_spellings(train)
         inputs = {split: self._inputs(part) for split, part in read.items()}
