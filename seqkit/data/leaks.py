@@ -7,8 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from hashlib import file_digest, sha256
-from itertools import groupby
-from operator import itemgetter
+from itertools import pairwise
 from pathlib import Path
 from stat import S_ISDIR
 
@@ -60,18 +59,10 @@ def ranks(values: Sequence[float | None], targets: Sequence[float]) -> bool:
     known = [(x, y) for x, y in zip(values, targets) if x is not None and not math.isnan(y)]
     if min(len({x for x, _ in known}), len({y for _, y in known})) < MIN_TOLD:
         return False
-    return any(_is_sorted(sorted((x, sign * y) for x, y in known)) for sign in (1, -1))
-
-
-def _is_sorted(pairs: Sequence[tuple[float, float]]) -> bool:
-    """Whether no target is below one of a smaller value."""
-    largest = -math.inf  # of smaller values
-    for _, same in groupby(pairs, key=itemgetter(0)):
-        targets = [target for _, target in same]
-        if targets[0] < largest:
-            return False
-        largest = targets[-1]
-    return True
+    return any(
+        all(a[0] == b[0] or a[1] <= b[1] for a, b in pairwise(sorted(pairs)))
+        for pairs in (known, [(x, -y) for x, y in known])
+    )
 
 
 class Compared:

@@ -474,14 +474,8 @@ class DataModule(LightningDataModule):
         if train.groups is not None and len(set(train.groups)) > 1:
             fraction = self.selection.valid_fraction
             rest, valid = by_group(train.groups, fraction, 1, train.labels)
-            known, held = ([train.labels[i] for i in part] for part in (rest, valid))
-            if lost_classes("training", held, known, names):
-                rest, valid = stratified(train.labels, fraction, seed=1)
-                why = "no groups can be set aside without the last one of a class"
-                log.warning(
-                    Caution(f"validation is drawn by class, and shares groups with training: {why}")
-                )
-            elif said := lost_classes("validation", known, held, names):
+            parts = {"train": train.at(rest).labels, "valid": train.at(valid).labels}
+            for said in lost_classes(parts, names):
                 log.warning(Caution(f"{said}, as groups stay whole"))
             if why := far_from_share(train.groups, len(valid), fraction):
                 many = f"{len(valid):,} of {len(train):,} training examples are validation"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from numbers import Integral
@@ -83,10 +83,10 @@ def by_group(
     parts = list(members.values())
     order = [parts[number] for number in shuffled(len(parts), seed)]
     aside = _set_aside(order, [set()] * len(order), len(groups), fraction)
-    if labels and fraction > 0 and any(_num_lost(labels, aside)):
+    if labels and fraction > 0:
         classes = [_classes(labels[i] for i in part) for part in order]
         other = _set_aside(order, classes, len(groups), fraction)
-        aside = min(aside, other, key=lambda one: _num_lost(labels, one))
+        aside = max(aside, other, key=lambda one: _num_classes(labels, one))
     return _mixed(len(groups), aside, seed)
 
 
@@ -115,7 +115,7 @@ def _set_aside(
         if part[0] not in aside:
             take(number, min(MAX_OF_GROUP * quota, n - 1))
     if not aside and quota > 0:
-        smallest: list[int] = order[by_size[0]]
+        smallest: list[int] = min(order, key=lambda part: (len(part), part[0]))
         aside.update(smallest)
     return aside
 
@@ -124,27 +124,25 @@ def _classes(labels: Iterable[Any]) -> set[int]:
     return {int(label) for label in labels if isinstance(label, Integral)}
 
 
-def _num_lost(labels: Sequence[Any], aside: set[int]) -> tuple[int, int]:
-    """How many classes training lacks, and how many the part that is set aside."""
-    every = len(_classes(labels))
+def _num_classes(labels: Sequence[Any], aside: set[int]) -> tuple[int, int]:
+    """How many classes training has, and how many the part that is set aside."""
     rest = _classes(label for i, label in enumerate(labels) if i not in aside)
-    return every - len(rest), every - len(_classes(labels[i] for i in aside))
+    return len(rest), len(_classes(labels[i] for i in aside))
 
 
-def lost_classes(
-    split: str, train: Iterable[Any], labels: Iterable[Any], names: Sequence[str] | None
-) -> str:
-    """Says which classes of training another split lacks; empty: none, or labels are no classes.
+def lost_classes(labels: Mapping[str, Sequence[Any]], names: Sequence[str] | None) -> Iterator[str]:
+    """Says which splits lack which classes of the others. labels: of each split; ints are classes.
 
-    >>> lost_classes("test", [0, 1, 2], [0, 0], ["ham", "spam", "eggs"])
-    'the test split has 1 of 3 classes: its result says nothing of spam, eggs'
+    >>> [*lost_classes({"train": [0, 1, 2], "test": [0, 0]}, ["ham", "spam", "eggs"])]
+    ['the test split has 1 of 3 classes: its result says nothing of spam, eggs']
     """
-    own = _classes(labels)
-    every = own | _classes(train)
-    lost = [names[label] if names else label for label in sorted(every - own)]
-    if not lost or not own:
-        return ""
-    return f"the {split} split has {len(own)} of {len(every)} classes: its result says nothing of {listed(lost, 3)}"
+    own = {split: _classes(each) for split, each in labels.items()}
+    every = set().union(*own.values())
+    for split, known in own.items():
+        lost = [names[label] if names else label for label in sorted(every - known)]
+        if lost:
+            many = f"the {SPLIT_WORDS[split]} split has {len(known)} of {len(every)} classes"
+            yield f"{many}: its result says nothing of {listed(lost, 3)}"
 
 
 def far_from_share(groups: Sequence[str | None], num_aside: int, fraction: float) -> str:

@@ -180,9 +180,8 @@ class ClassFolder(DataSource):
             made[split] = of_files(
                 paths, [*map(labels.get, files.values())], self.read, advice, groups
             )
-            said = lost_classes(SPLIT_WORDS[split], labels.values(), made[split].labels, names)
-            if said:
-                log.warning(Caution(f"{root}: {said}"))
+        for said in lost_classes({split: part.labels for split, part in made.items()}, names):
+            log.warning(Caution(f"{root}: {said}"))
         keys = {split: [content[name] for name in files] for split, files in parts.items()}
         keep = f"to keep equal files in one split: --data.group {CONTENT}"
         tell_leaks(str(root), made, keys, keep, log.warning, what="files")

@@ -200,11 +200,8 @@ class Table(DataSource):
             found = {split: part.at(kept[split]) for split, part in found.items()}
             places = {s: (of, [rows[i] for i in kept[s]]) for s, (of, rows) in places.items()}
         _check_learnable(found, schema, name, names)
-        if schema.target_kind == "classes":
-            labels = {split: samples.labels for split, samples in found.items()}
-            for split, own in labels.items():
-                if said := lost_classes(SPLIT_WORDS[split], labels["train"], own, names):
-                    say(Caution(f"{name}: {said}"))
+        for said in lost_classes({split: part.labels for split, part in found.items()}, names):
+            say(Caution(f"{name}: {said}"))
         self._tell_spellings(train)
         inputs = {split: self._inputs(part) for split, part in read.items()}
         keys = {split: [inputs[of][i] for i in rows] for split, (of, rows) in places.items()}

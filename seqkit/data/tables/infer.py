@@ -15,7 +15,7 @@ from typing import Any
 
 from seqkit.data.kinds import FILES, KINDS, OF_CELLS, TargetKind
 from seqkit.data.notes import listed
-from seqkit.data.splits import SPLIT_NAMES
+from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS
 from seqkit.data.tables.cells import (
     number,
     short,
@@ -200,16 +200,19 @@ class _Columns:
                     f"{self.name}: {name!r} is input and target; give another column with --data.target"
                 )
 
+    def _guessed(self, *kinds: str) -> list[Column]:
+        """Inputs of these kinds of which the user has said nothing."""
+        said = (*self.given.targets, *self.named, *self.given.kinds)
+        inputs = self._of_role("input")
+        return [one for one in inputs if one.kind in kinds and one.name not in said]
+
     def _leave_out_ids(self) -> None:
         """Leave out columns that number the rows; equal steps before one measured number alone are its argument."""
         inputs = self._of_role("input")
         found = [
             column.name
-            for column in inputs
-            if not column.is_given
-            and column.name not in self.given.targets
-            and column.kind in IDENTIFIES
-            and numbers_rows(column.name, self.cells[column.name])
+            for column in self._guessed(*IDENTIFIES)
+            if numbers_rows(column.name, self.cells[column.name])
         ]
         others = [column.kind for column in inputs if column.name not in found]
         for name in found:
@@ -218,13 +221,11 @@ class _Columns:
 
     def _offer_splits(self) -> None:
         """Leave out columns that name the split of each row, with the option that follows them."""
-        for column in self._of_role("input"):
+        for column in self._guessed("category"):
             cells = self.cells[column.name]
-            is_open = not column.is_given and column.name not in (*self.given.targets, *self.named)
-            if is_open and column.kind == "category" and not cells.has_gaps:
-                splits = {SPLIT_NAMES.get(str(cell).strip().lower()) for cell in cells.counts}
-                if None not in splits and {"train", "test"} <= splits:
-                    self._leave_out(column, "it names splits", option("split", column.name))
+            splits = {SPLIT_NAMES.get(str(cell).strip().lower()) for cell in cells.counts}
+            if {"train", "test"} <= splits <= {*SPLIT_WORDS} and not cells.has_gaps:
+                self._leave_out(column, "it names splits", option("split", column.name))
 
     def _leave_out_growing(self, target_kind: TargetKind) -> None:
         """Leave out columns that grow from row to row of a file sorted by its target, where other inputs are left.
@@ -232,20 +233,17 @@ class _Columns:
         A number may grow with what is measured or with time, so then codes alone are left out.
         """
         by = [one.name for one in self._of_role("target") if self._is_sorted_by(one, target_kind)]
-        inputs = self._of_role("input")
-        found = [
-            one
-            for one in inputs
-            if by
-            and not (one.is_given or one.name in self.named)
-            and one.kind in (*IDENTIFIES, "date")
-            and not (target_kind == "numbers" and is_measured(one, self.cells[one.name]))
-            and grows(one, self.cells[one.name])
-        ]
-        if len(found) < len(inputs):
+        found = []
+        for one in self._guessed(*IDENTIFIES, "date") if by else ():
+            cells = self.cells[one.name]
+            is_code = target_kind != "numbers" or not is_measured(one, cells)
+            if is_code and grows(one, cells):
+                found.append(one)
+        if len(found) < len(self._of_role("input")):
             for one in found:
-                why = f"it grows or falls along the file, which is sorted by {by[0]}"
-                self._leave_out(one, why)
+                self._leave_out(
+                    one, f"it grows or falls along the file, which is sorted by {by[0]}"
+                )
 
     def _is_sorted_by(self, target: Column, target_kind: TargetKind) -> bool:
         cells = self.cells[target.name].filled

@@ -94,7 +94,7 @@ def is_measured(column: Column, cells: Cells) -> bool:
 def in_blocks(targets: Sequence[Hashable]) -> bool:
     """Whether the classes of a file stand in blocks: they change at most at a quarter of the rows where chance would.
 
-    >>> in_blocks([*"aaaaabbbbbbaaaaa"]), in_blocks([*"abbabaabbabbaaba"])
+    >>> in_blocks([*"aaaaaaabbbbbbb"]), in_blocks([*"abbabaabbabbaaba"])
     (True, False)
     """
     n = len(targets)
