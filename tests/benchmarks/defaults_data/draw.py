@@ -13,7 +13,7 @@ drawn sets before anything was run on them.
    Where the source has groups, such as speakers, whole groups are, in the order of the SHA-256 of "SEED NAME GROUP",
    until there are so many rows. Of a forecast it is the last quarter in time, and no window lies across its start.
 4. A candidate is eligible if 60 rows stay, with a number, the next steps of a series, or two classes to predict.
-   Nodes: the labelled ones of one graph.
+   Nodes: the labelled ones of one graph, of which a tenth, next in the same order as the test's, validates.
 5. The candidates of each modality are ordered by the SHA-256 of "SEED MODALITY/NAME". The first `QUOTAS` of them that
    are eligible are drawn, at most two of one package. Each package of R counts as one.
 """
@@ -41,3 +41,15 @@ MIN_TEST_ROWS = 40
 MAX_CLASSES = 20
 MIN_CLASS_ROWS = 10
 MAX_OF_A_PACKAGE = 2
+
+PERIODS = {
+    "year": (12, 3),
+    "quarter": (12, 4),
+    "month": (24, 6),
+    "week": (26, 4),
+    "day": (28, 7),
+    "hour": (48, 12),
+    "5 minutes": (48, 12),
+}
+"""Steps that a forecast reads and predicts, by what one step is. There is a window at every step, or at every second,
+third and so on where more than 2,000 windows would be."""
