@@ -44,10 +44,8 @@ from tests.benchmarks.defaults_data import Case, cases
 def rival_answers(case: Case) -> tuple[str, np.ndarray]:
     """Name and answers for the test rows of the method that `seqkit fit` sets beside its run."""
     with tempfile.TemporaryDirectory() as place:
-        args = Namespace()
-        _, args.overrides = parser().parse_known_args(
-            ["fit", *map(str, case.write(Path(place)))], args
-        )
+        args = Namespace(words=["fit", *map(str, case.write(Path(place)))])
+        _, args.overrides = parser().parse_known_args(args.words, args)
         take_data_as_recipe(args)
         _, data = untrained(complete(args.recipe, args.preset, args.overrides))
         with warnings.catch_warnings():
