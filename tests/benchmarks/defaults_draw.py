@@ -155,7 +155,7 @@ def run(names: list[str], seeds: int, out: Path) -> None:
             if seed not in done:
                 answers, summary, seconds = default_answers(case, seed, [])
                 scores = score(case, answers).tolist()
-                steps = summary["step"]
+                steps = summary["steps"]
                 line = {"name": name, "seed": seed, "seconds": seconds, "steps": steps}
                 done[seed] = {**line, "scores": scores}
                 add(out, done[seed])

@@ -154,7 +154,7 @@ def test_a_bench_goes_on_where_it_was_stopped_and_keeps_causes(tmp_path, monkeyp
         seen.append(seed)
         if seed == 2 and seen.count(2) == 1:
             raise KeyboardInterrupt
-        return np.array(["a", "b"]), {"step": 5}, 99.0
+        return np.array(["a", "b"]), {"steps": 5}, 99.0
 
     rows, is_test = ["x"] * 4, np.array([False, False, True, True])
     case = Case("text", rows, ["a", "b", "a", "b"], is_test, lambda folder: [])

@@ -148,7 +148,9 @@ def _r(name: str, table: str, target: str) -> Case:
 
 
 def _molecules(name: str, path: str, column: str) -> Case:
-    """A property of chemicals that was measured; SMILES by the CAS number; chemicals that have none left out."""
+    """A property that was measured; SMILES by the CAS number. Chemicals without one, or that RDKit refuses, go."""
+    from rdkit import Chem, rdBase
+
     smiles = {}
     for size in ("large", "small"):
         known = f"chemicals/Identifiers/chemical identifiers pubchem {size}.tsv"
@@ -159,11 +161,13 @@ def _molecules(name: str, path: str, column: str) -> Case:
     place = header.split("\t").index(column)
     rows = []
     targets = []
-    for line in lines:
-        parts = line.split("\t")
-        if parts[0] in smiles and parts[place].strip():
-            rows.append({"smiles": smiles[parts[0]]})
-            targets.append(float(parts[place]))
+    with rdBase.BlockLogs():
+        for line in lines:
+            parts = line.split("\t")
+            own = smiles.get(parts[0])
+            if own and parts[place].strip() and Chem.MolFromSmiles(own):
+                rows.append({"smiles": own})
+                targets.append(float(parts[place]))
     return _of_rows("molecule", name, rows, targets)
 
 
