@@ -226,15 +226,6 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         ["CC(=O)O", "c1ccccc1O", "[Na+].[Cl-]"],
         ["", "n(H)(", 7],
     ),
-    "PythonCode": lambda: Sample(
-        partial(find("tokenizer", "PythonCode").load(), tree=True),
-        [
-            "def f(x):\n    return x + 1\n",
-            "a.sort()",
-            "for i in range(3): print(f'{i}', \"two\")  # all",
-        ],
-        ["", "def f(:", "# nothing", " ", "x = '", "\x00", 7, "("],
-    ),
     "Ids": lambda: Sample(
         partial(find("tokenizer", "Ids").load(), 7),
         [[0, 6, 2, 2], torch.tensor([5, 1, 1, 3, 4]), (3, 0)],

@@ -48,7 +48,6 @@ AT_HAND = {
     "VideoFolder",
     "AudioFolder",
     "FileFolder",
-    "PythonFiles",
     "Table",
     "Digits",
     "Karate",
@@ -275,7 +274,7 @@ def _seqkit(words: list[str], *, is_shown: bool) -> int | None:
         if not (is_shown or "--out" in words) or not _at_hand(words):
             words.append("--print_config")
         elif not is_shown:
-            words += ["--trainer.max_steps", "2", "--no-baseline"]
+            words += ["--trainer.max_steps", "2", "--classical", "off"]
             report = patch("seqkit.report.page.write_report")
     elif words[0] == "compare" and not Path(words[1]).is_dir():
         return _checked(words)

@@ -95,7 +95,7 @@ common = {
     "trainer.enable_progress_bar": False,
 }
 tuned = seqkit.fit(
-    "text/classify", {**common, "optimizer.lr": 0.003}, out="runs/tuned", strong_baseline=False
+    "text/classify", {**common, "optimizer.lr": 0.003}, out="runs/tuned", classical="off"
 )
 tuned.summary["initial"]
 
@@ -114,7 +114,7 @@ tuned.predict(["the plot was very dull and awful", "a cast was so warm and funny
 
 # %%
 lora = {**common, "trainer.fine_tuning": "LoRA", "optimizer.lr": 0.01}
-with_lora = seqkit.fit("text/classify", lora, out="runs/lora", strong_baseline=False)
+with_lora = seqkit.fit("text/classify", lora, out="runs/lora", classical="off")
 for name, run in {"all weights": tuned, "LoRA": with_lora}.items():
     trained = run.summary.get("trained_parameters", run.summary["num_parameters"])
     print(

@@ -89,7 +89,7 @@ recipe = {
     "schedule": {"type": "Cosine", "warmup_steps": 20},
     "trainer": {"max_epochs": 6, "enable_progress_bar": False},
 }
-run = seqkit.fit(recipe, out="runs/read", strong_baseline=False)
+run = seqkit.fit(recipe, out="runs/read", classical="off")
 
 # %% [markdown]
 # ## See what each part tells

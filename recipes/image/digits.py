@@ -39,7 +39,9 @@ class Digits(DataSource):
     """
 
     def splits(self) -> Splits:
-        data = import_optional("sklearn.datasets", "image").load_digits()
+        from sklearn.datasets import load_digits
+
+        data = load_digits()
         return _split(
             images(
                 rearrange(data.images.astype(np.uint8), "n h w -> n 1 h w"), data.target, white=16

@@ -62,6 +62,8 @@ class SequenceBackbone(Backbone):
                 f"this {type(self).__name__} is not causal, so it has no cache; build it with causal=True"
             )
         cache = self.new_cache()
+        if not isinstance(cache, Cache):
+            raise ValueError(f"{type(self).__name__}.new_cache gives {cache!r}; return a Cache")
         cache.owner = type(self)
         return cache
 

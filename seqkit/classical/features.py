@@ -1,26 +1,32 @@
-"""Features of molecules, sounds, cells and other tokens, as transformers of scikit-learn.
+"""Features of molecules, sounds, cells, rows of parts and other tokens, as transformers of scikit-learn.
+
+No transformer holds a function, so that a fitted one is plain data (`seqkit.classical.stored`).
 
 m rows · n frames or tokens · f features
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy import sparse
 from scipy.fft import dct
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction import DictVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from seqkit.classical.series import statistics
+from seqkit.classical.series import statistics, statistics_of_series
 from seqkit.interfaces import Tokenizer
 from seqkit.raw import Waveform
 from seqkit.tokenizers import LogMel
@@ -29,9 +35,8 @@ NUM_FRAMES = 32
 """Frames to which the spectrogram of a recording is resized."""
 
 
-def of_each(function: Callable[[Any], np.ndarray]) -> Any:
-    """Transformer of examples by a function of each."""
-    return FunctionTransformer(lambda rows: np.stack([function(raw) for raw in rows]))
+MAX_MOLECULES = 10_000
+"""Most molecules whose features are kept, as descriptors take ten milliseconds each."""
 
 
 def scaled(transformer: Any) -> Any:
@@ -56,6 +61,7 @@ def cepstra(raw: Waveform) -> np.ndarray:
     return np.concatenate([statistics(found), thirds])
 
 
+@lru_cache(MAX_MOLECULES)
 def molecule(raw: Any) -> np.ndarray:
     """RDKit's descriptors, and counts of Morgan fragments (radius 2), hashed to 512 numbers."""
     from rdkit import Chem
@@ -80,6 +86,99 @@ def statistics_of_tokens(tokenizer: Tokenizer, raw: Any) -> np.ndarray:
     edges = 0 if tokens.adjacency is None else len(tokens.adjacency)
     numbers = torch.cat([spec.numbers_of(tokens), tokens.positions], dim=1)
     return np.concatenate([*counts, statistics(numbers), [len(tokens), edges]])
+
+
+FUNCTIONS: dict[str, Callable[[Any], np.ndarray]] = {
+    "values": np.ravel,
+    "series": statistics_of_series,
+    "cepstra": cepstra,
+    "log_mels": log_mels,
+    "molecule": molecule,
+}
+"""Features of one example by name."""
+
+
+class Terms:
+    """A vectorizer of texts whose vocabulary is stored as one list: an entry each takes seconds to read.
+
+    Each term has its place in the list as its column, so a stored column is none outside of the features.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())  # type: ignore[call-overload]
+        if "vocabulary_" in state:
+            known = state["vocabulary_"]
+            state["vocabulary_"] = json.dumps(sorted(known, key=known.get))
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "vocabulary_" in state:
+            terms = json.loads(state["vocabulary_"])
+            state = {**state, "vocabulary_": {term: i for i, term in enumerate(terms)}}
+            if len(state["vocabulary_"]) < len(terms):
+                raise ValueError("a term comes twice in a vocabulary")
+        super().__setstate__(state)  # type: ignore[misc]
+
+
+class Tfidf(Terms, TfidfVectorizer):
+    """Terms weighted by TF-IDF."""
+
+
+class Counts(Terms, CountVectorizer):
+    """Counts of terms."""
+
+
+class OfEach(TransformerMixin, BaseEstimator):
+    """Features of each example by one of `FUNCTIONS`."""
+
+    def __init__(self, function: str) -> None:
+        self.function = function
+
+    def fit(self, rows: Sequence[Any], target: Any = None) -> OfEach:
+        """Learns nothing."""
+        return self
+
+    def transform(self, rows: Sequence[Any]) -> np.ndarray:
+        """Features [m f]."""
+        return np.stack([FUNCTIONS[self.function](raw) for raw in rows])
+
+
+class Parts(TransformerMixin, BaseEstimator):
+    """Features of all parts of rows of parts, and which parts a row has.
+
+    A row without a part has the features of the first training row that has it.
+    transformers: by name of a part. names: of all parts, also of those without features.
+    """
+
+    def __init__(self, transformers: dict[str, Any], names: list[str]) -> None:
+        self.transformers = transformers
+        self.names = names
+
+    def fit(self, rows: Sequence[Mapping[str, Any]], target: Any = None) -> Parts:
+        """Fits the transformer of each part to the rows."""
+        self.fitted_ = {}
+        self.missing_ = {}
+        for name, transformer in self.transformers.items():
+            first = next(row[name] for row in rows if name in row)
+            own = clone(transformer).fit([row.get(name, first) for row in rows])
+            self.fitted_[name] = own
+            self.missing_[name] = _dense(own.transform([first]))
+        return self
+
+    def transform(self, rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        """Features [m f]."""
+        found = []
+        for name, transformer in self.fitted_.items():
+            own = np.repeat(self.missing_[name], len(rows), axis=0)
+            present = [i for i, row in enumerate(rows) if name in row]
+            if present:
+                own[present] = _dense(transformer.transform([rows[i][name] for i in present]))
+            found.append(own)
+        return np.hstack([*found, [[name in row for name in self.names] for row in rows]])
+
+
+def _dense(features: Any) -> np.ndarray:
+    return features.toarray() if sparse.issparse(features) else features
 
 
 class Cells(TransformerMixin, BaseEstimator):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from einops import rearrange
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,11 +26,22 @@ MAX_VALUES = 1_000
 """Most values of a window of which ridge regression reads all columns; of a larger one it reads the target's."""
 
 
-def windows_of(rows: Sequence[Any]) -> np.ndarray:
-    """Series [n] or [n c] as windows [m n c]: their last steps, as many as the shortest has; a gap is 0."""
-    arrays = [np.nan_to_num(np.asarray(raw, dtype=float)).reshape(len(raw), -1) for raw in rows]
-    n = min(map(len, arrays))
-    return np.stack([values[len(values) - n :] for values in arrays])
+class Windows(TransformerMixin, BaseEstimator):
+    """Series [n] or [n c] as windows [m n c]: their last steps, as many as the shortest of training has.
+
+    A gap is 0. A series that is shorter begins with its first step again and again.
+    """
+
+    def fit(self, rows: Sequence[Any], target: Any = None) -> Windows:
+        """Takes the length of the shortest."""
+        self.length_ = min(map(len, rows))
+        return self
+
+    def transform(self, rows: Sequence[Any]) -> np.ndarray:
+        """Windows [m n c]."""
+        last = np.arange(-self.length_, 0)
+        arrays = [np.nan_to_num(np.asarray(raw, dtype=float)).reshape(len(raw), -1) for raw in rows]
+        return np.stack([values[np.maximum(last, -len(values))] for values in arrays])
 
 
 def forecasts(windows: np.ndarray) -> Iterator[tuple[str, Any]]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import rearrange
+from sklearn.base import BaseEstimator, TransformerMixin
 from torch import Tensor
 
 from seqkit.classical.series import statistics
@@ -26,19 +28,41 @@ ORIENTATIONS = 9
 """Bins of the direction of a gradient, over half a turn."""
 
 
-def pixels(rows: Sequence[Tensor]) -> np.ndarray:
-    """All pixels. Images that are large or differ in shape are resized to SIDE x SIDE, of three channels."""
-    return np.stack([x.flatten().numpy() for x in _same_size(rows, SIDE)])
+class Images(TransformerMixin, BaseEstimator):
+    """Features of images of one size: `pixels`, `gradients` or `colours`.
 
+    If those of training are large, differ in shape or are transparent, all are resized to a square, and get three
+    channels: grey is repeated; what is transparent is white, opacity a fourth.
+    """
 
-def gradients(rows: Sequence[Tensor]) -> np.ndarray:
-    """Histograms of oriented gradients (Dalal and Triggs 2005) in 8 x 8, 4 x 4, 2 x 2 parts and the whole image."""
-    return np.stack([_gradients(x) for x in _same_size(rows, GRADIENT_SIDE)])
+    def __init__(self, features: str) -> None:
+        self.features = features
 
+    def fit(self, rows: Sequence[Tensor], target: Any = None) -> Images:
+        """Takes the shape."""
+        side, _ = FEATURES[self.features]
+        self.has_alpha_ = any(len(x) in (2, 4) for x in rows)
+        self.shape_ = list(rows[0].shape)
+        if (
+            self.has_alpha_
+            or max(self.shape_[1:]) > side
+            or any(list(x.shape) != self.shape_ for x in rows)
+        ):
+            self.shape_ = [3 + self.has_alpha_, side, side]
+        return self
 
-def colours(rows: Sequence[Tensor]) -> np.ndarray:
-    """Statistics of each channel, and how often each of 4 x 4 x 4 colours occurs."""
-    return np.stack([_colours(x) for x in _same_size(rows, SIDE)])
+    def transform(self, rows: Sequence[Tensor]) -> np.ndarray:
+        """Features [m f]."""
+        _, function = FEATURES[self.features]
+        return np.stack([function(self._resized(_unit(raw))) for raw in rows])
+
+    def _resized(self, image: Tensor) -> Tensor:
+        """The image with values in [0, 1] as [c h w] of the shape."""
+        c, *size = self.shape_
+        if list(image.shape) == self.shape_ and not self.has_alpha_:
+            return image
+        found = F.interpolate(_coloured(image, self.has_alpha_)[None], size, mode="area")[0]
+        return found.mean(dim=0, keepdim=True) if c == 1 else found
 
 
 def frame_changes(clip: Tensor) -> Tensor:
@@ -56,19 +80,6 @@ def _unit(image: Tensor) -> Tensor:
     return image.float() / (255 if image.dtype == torch.uint8 else 1)
 
 
-def _same_size(rows: Sequence[Tensor], side: int) -> list[Tensor]:
-    """Images [c h w] with values in [0, 1]. If they are large, differ in shape or are transparent, they are resized to
-    side x side, and get three channels: grey is repeated; what is transparent is white, opacity a fourth."""
-    found = [_unit(raw) for raw in rows]
-    has_alpha = any(len(x) in (2, 4) for x in found)
-    is_one_size = max(found[0].shape[1:]) <= side and len({x.shape for x in found}) == 1
-    if is_one_size and not has_alpha:
-        return found
-    return [
-        F.interpolate(_coloured(x, has_alpha)[None], (side, side), mode="area")[0] for x in found
-    ]
-
-
 def _coloured(image: Tensor, has_alpha: bool) -> Tensor:
     """Three channels on white; and a fourth, the opacity, if any image has one."""
     opacity = torch.ones_like(image[:1])
@@ -79,8 +90,16 @@ def _coloured(image: Tensor, has_alpha: bool) -> Tensor:
     return torch.cat([on_white, opacity]) if has_alpha else on_white
 
 
+def _pixels(image: Tensor) -> np.ndarray:
+    """All pixels of one image [c h w]."""
+    return image.flatten().numpy()
+
+
 def _gradients(image: Tensor) -> np.ndarray:
-    """Histograms of one image [c h w], each divided by the gradients around it."""
+    """Histograms of oriented gradients (Dalal and Triggs 2005) of [c h w] in 8 x 8, 4 x 4, 2 x 2 and 1 x 1 parts.
+
+    Each is divided by the gradients around it.
+    """
     padded = F.pad(image[None], (1, 1, 1, 1), mode="replicate")[0]
     across = padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]
     down = padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]
@@ -101,9 +120,17 @@ def _gradients(image: Tensor) -> np.ndarray:
 
 
 def _colours(image: Tensor) -> np.ndarray:
-    """Statistics and colour counts of one image [c h w]."""
+    """Statistics of each channel of one image [c h w], and how often each of 4 x 4 x 4 colours occurs."""
     flat = rearrange(image, "c h w -> (h w) c")
     levels = (flat[:, :3] * 3.999).long().clamp(0, 3)
     places = sum(levels[:, i] * 4**i for i in range(levels.shape[1]))
     counts = torch.bincount(torch.as_tensor(places), minlength=64).float() / len(flat)
     return np.concatenate([statistics(flat), counts.sqrt().numpy()])
+
+
+FEATURES = {
+    "pixels": (SIDE, _pixels),
+    "gradients": (GRADIENT_SIDE, _gradients),
+    "colours": (SIDE, _colours),
+}
+"""Height and width to which large images are resized, and features of an image, by name."""

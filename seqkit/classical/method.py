@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeriesSplit
 from torch import Tensor
@@ -62,8 +63,10 @@ class Method:
             known = ~np.isnan(column) & (is_number | (column != IGNORE))
             values = column[known] if is_number else column[known].astype(int)
             if is_number or len(np.unique(values)) > 1:
-                values = clone(self.estimator).fit(rows[known], values)
-            self.fitted.append(values)
+                self.fitted.append(clone(self.estimator).fit(rows[known], values))
+            else:
+                counts = np.bincount(values, minlength=self.num_classes)
+                self.fitted.append(counts + 0.5)
         return self
 
     def predict(self, rows: Any) -> Tensor:
@@ -78,44 +81,64 @@ class Method:
             found = [one[:, 1] - one[:, 0] for one in found]
         return torch.stack(found, dim=1)
 
+    @property
+    def num_classes(self) -> int:
+        """Classes that an estimator tells apart; of a label yes and no."""
+        return self.objective.num_outputs if self.is_classifier else 2
+
+    @property
+    def is_classifier(self) -> bool:
+        """True: one estimator tells all classes apart; else there is one for each label or target."""
+        return isinstance(self.objective, Classify)
+
     def _of(self, estimator: Any, rows: Any) -> np.ndarray:
-        """Numbers [m], or logits [m k]. estimator: fitted; or the only label, whose logit has half a row more."""
+        """Numbers [m], or logits [m k]. estimator: fitted; or shares of classes [k], half a row more for each."""
         if isinstance(self.objective, Regress):
             return estimator.predict(rows)
-        num_classes = self.objective.num_outputs if isinstance(self.objective, Classify) else 2
-        shares = np.full((rows.shape[0], num_classes), LEAST_SHARE)
+        shares = np.full((rows.shape[0], self.num_classes), LEAST_SHARE)
         if isinstance(estimator, np.ndarray):
-            shares[:] = np.bincount(estimator, minlength=num_classes) + 0.5
+            shares[:] = estimator
         elif hasattr(estimator, "predict_proba"):
             shares[:, estimator.classes_] = estimator.predict_proba(rows).clip(LEAST_SHARE)
         else:
-            scores = estimator.decision_function(rows).clip(-50, 50)
+            scores = estimator.decision_function(rows)
             if scores.ndim == 1:
                 scores = np.stack([-scores, scores], axis=1)
-            shares[:, estimator.classes_] = np.exp(scores)
+            # an SVM's scores reach the number of classes
+            below = scores - scores.max(axis=1, keepdims=True)
+            shares[:, estimator.classes_] = np.exp(below.clip(-50))
         return self.scale * np.log(shares)
 
 
+def wanted_of(target: Tensor, objective: Any) -> np.ndarray:
+    """Targets as methods are fitted to them: numbers are standardised."""
+    if isinstance(objective, Regress):
+        target = (target - torch.tensor(objective.centred_mean)) / torch.tensor(objective.std)
+    return target.numpy()
+
+
 class Candidate(NamedTuple):
-    """A method with the features of all rows: [m f], or windows [m n c]."""
+    """A method with the features of all rows that it may be fitted to: [m f], or windows [m n c].
+
+    source: fitted transformer of raw examples; of nodes, the features of all nodes [n f].
+    """
 
     method: Method
     features: Any
+    source: Any
 
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 """Rows to fit and rows held out, several times."""
 
 
-def folds(
-    fitted: np.ndarray, target: np.ndarray, objective: Any, groups: np.ndarray | None
-) -> Folds:
-    """Folds of which each row is held out at most once.
+def folds(target: np.ndarray, objective: Any, groups: np.ndarray | None = None) -> Folds:
+    """Folds of the rows of these targets, of which each row is held out at most once.
 
     For what follows time, the latter half in four parts, each with all rows before it. Otherwise fifths at random, by
     class, or of whole groups if there are five.
     """
-    m = len(fitted)
+    m = len(target)
     follows_time = getattr(objective, "follows_time", False) and m >= 10
     chosen: Any = KFold(min(5, m), shuffle=True, random_state=0)
     if follows_time:
@@ -124,39 +147,40 @@ def folds(
         chosen = GroupKFold(5, shuffle=True, random_state=0)
     elif isinstance(objective, Classify) and np.bincount(target).max() >= 5:
         chosen = StratifiedKFold(5, shuffle=True, random_state=0)
-    found = [(fitted[rest], fitted[aside]) for rest, aside in chosen.split(fitted, target, groups)]
+    found = list(chosen.split(target, target, groups))
     return found if follows_time or m <= MAX_REPEATED else found[:1]
 
 
 def best_of(
-    candidates: Iterable[Candidate], wanted: Tensor, target: Tensor, parts: Folds, objective: Any
+    candidates: Iterable[Candidate], target: Tensor, parts: Folds, objective: Any
 ) -> Candidate | None:
     """The candidate whose predictions for held-out rows are best by the objective's main metric.
 
-    Of those that are within a standard error of it, the one of least loss. wanted: what is fitted; target: what the
-    objective scores; of both, the rows in `parts` alone are read. None: there is no candidate.
+    Of those that are within a standard error of it, the one of least loss. None: there is no candidate.
     """
+    wanted = wanted_of(target, objective)
     started = time.process_time()
     truth = target[np.concatenate([aside for _, aside in parts])]
     own = objective.metrics(None).get(objective.primary_metric)
     sign = 1 if getattr(own, "higher_is_better", False) else -1
     scored: list[tuple[float, float, Candidate]] = []
-    for method, features in candidates:
+    for candidate in candidates:
+        method, features, _ = candidate
         found = []
         for rest, aside in parts:
             if scored and time.process_time() - started > MAX_SECONDS:
                 break
-            method.fit(features[rest], wanted[rest].numpy())
+            method.fit(features[rest], wanted[rest])
             found.append(method.predict(features[aside]))
         if len(found) < len(parts):
             break
         prediction = torch.cat(found)
         if not isinstance(objective, Regress):
-            losses = [float(objective.loss(x * prediction, truth).loss) for x in SCALES]
+            losses = [_smoothed_loss(x * prediction, truth, objective) for x in SCALES]
             method.scale = SCALES[int(np.argmin(losses))]
-        metrics = metrics_of(objective, method.scale * prediction, truth)
+        metrics = finite(metrics_of(objective, method.scale * prediction, truth))
         value = sign * metrics.get(objective.primary_metric, -sign * math.inf)
-        scored.append((value, -metrics.get("loss", math.inf), Candidate(method, features)))
+        scored.append((value, -metrics.get("loss", math.inf), candidate))
     if not scored:
         return None
     highest = max(value for value, *_ in scored)
@@ -167,10 +191,26 @@ def best_of(
     return max(near, key=lambda one: one[1])[2]
 
 
+def _smoothed_loss(outputs: Tensor, target: Tensor, objective: Any) -> float:
+    """Mean loss of logits, of each target 1 / (m + 2) spread evenly, as in `runs.calibration.best_temperature`.
+
+    Where all answers are right, the largest factor would be of least loss otherwise.
+    """
+    share = 1 / (len(target) + 2)
+    if isinstance(objective, Classify):
+        return float(F.cross_entropy(outputs, target, label_smoothing=share))
+    return float(objective.loss(outputs, target + share * (0.5 - target)).loss)
+
+
 def metrics_of(objective: Any, prediction: Tensor, target: Tensor) -> dict[str, float]:
-    """The loss and the objective's metrics of these predictions, without those that are undefined or not finite."""
+    """The loss and the objective's metrics of these predictions; NaN: it is undefined."""
     found = {}
     for name, metric in {"loss": MeanLoss(), **objective.metrics(None)}.items():
         update(metric, objective.loss(prediction, target))
         found[name] = float(metric.compute())
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    return found
+
+
+def finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics that are finite: a loss is not where a method gives a class the probability 0."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}

@@ -82,8 +82,8 @@ class Kernels(TransformerMixin, BaseEstimator):
         """Takes the scale of each column, and the thresholds."""
         series = arrays(rows)
         values = torch.cat(series)
-        self.mean_ = values.mean(dim=0)
-        self.std_ = values.std(dim=0, correction=0).clamp(min=1e-8)
+        self.mean_ = values.mean(dim=0).numpy()
+        self.std_ = values.std(dim=0, correction=0).clamp(min=1e-8).numpy()
         draw = np.random.default_rng(0)
         longest = max(map(len, series))
         num_dilations = max(1, int(np.log2(max(longest - 1, 8) / 8)) + 1)
@@ -93,7 +93,7 @@ class Kernels(TransformerMixin, BaseEstimator):
         chosen = (draw.random(shape) < 1 / c) | (
             np.arange(c) == draw.integers(c, size=shape[:2])[..., None]
         )
-        self.columns_ = torch.from_numpy(chosen).float()
+        self.columns_ = chosen
         count = max(1, NUM_FEATURES // (84 * 2 * num_dilations))
         golden = (np.arange(1, 84 * count + 1) * (5**0.5 - 1) / 2) % 1
         levels = torch.from_numpy(rearrange(golden, "(o q) -> q o", q=count)).float()
@@ -102,7 +102,7 @@ class Kernels(TransformerMixin, BaseEstimator):
         for outputs, valid in self._outputs([series[i] for i in sampled]):
             known = rearrange(outputs, "m o n -> o (m n)")[:, valid.flatten()].sort(dim=1).values
             places = (levels * (known.shape[1] - 1)).round().long()
-            self.thresholds_.append(known.gather(1, places.T).T)
+            self.thresholds_.append(known.gather(1, places.T).T.numpy())
         return self
 
     def transform(self, rows: Sequence[Any]) -> np.ndarray:
@@ -116,7 +116,7 @@ class Kernels(TransformerMixin, BaseEstimator):
                 total = valid.sum(dim=1)[:, None]
                 shares += [
                     ((outputs > level[:, None]) & valid[:, None]).sum(dim=2) / total
-                    for level in thresholds
+                    for level in torch.from_numpy(thresholds)
                 ]
             found.append(torch.cat(shares, dim=1))
         plain = np.stack([statistics(x) for x in series])
@@ -129,13 +129,15 @@ class Kernels(TransformerMixin, BaseEstimator):
             kernel[list(places)] = 2.0
         lengths = torch.tensor([len(x) for x in series])
         valid = torch.arange(int(lengths.max())) < lengths[:, None]
-        scaled = [(x - self.mean_) / self.std_ for x in series]
+        mean = torch.from_numpy(self.mean_)
+        std = torch.from_numpy(self.std_)
+        scaled = [(x - mean) / std for x in series]
         steps = [x.diff(dim=0, prepend=x[:1]) for x in scaled]
         for i, values in enumerate((scaled, steps)):
             padded = rearrange(
                 torch.nn.utils.rnn.pad_sequence(values, batch_first=True), "m n c -> m c n"
             )
             for j, dilation in enumerate(self.dilations_):
-                columns = self.columns_[i * len(self.dilations_) + j]
+                columns = torch.from_numpy(self.columns_[i * len(self.dilations_) + j]).float()
                 read = torch.einsum("oc, ok -> ock", columns, weights)
                 yield F.conv1d(padded, read, padding=4 * dilation, dilation=dilation), valid

@@ -1,16 +1,17 @@
 """The strong baseline of a model: the best of some classical methods on features of raw examples, found in seconds.
 
 Each kind of data has its methods (`seqkit.classical`), most of scikit-learn. The one with the best main metric
-on held-out rows of the training and validation splits is then fitted on all of these rows, and evaluated on the test
-split.
+on held-out rows of the training and validation splits is then fitted on all of these rows. Of the test split, labels
+are read for n-grams and nearest texts alone.
 
-n tokens, time steps or nodes · m rows: examples or nodes · k classes, labels or targets
+n tokens, time steps or nodes · m rows: examples or nodes · v validation examples · k classes, labels or targets
 """
 
 from __future__ import annotations
 
+import copy
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,106 +19,148 @@ from torch import Tensor
 
 from seqkit.classical.n_grams import n_grams
 from seqkit.data.module import DataModule
-from seqkit.data.sample import Sample
-from seqkit.data.source import import_optional
 from seqkit.data.splits import shuffled
 from seqkit.interfaces import IGNORE
 from seqkit.objectives import Classify, MultiLabel, NextToken, Regress, Seq2Seq
 from seqkit.progress import track
 from seqkit.raw import GraphData
 
+if TYPE_CHECKING:
+    from seqkit.classical.member import Member, NodeMember
+    from seqkit.classical.method import Candidate
+
 MAX_FITTED = 5_000
 """Most examples on which a method is fitted; others are left out at random."""
+
+MAX_WINDOWS = 50_000
+"""Most windows of a forecast on which a method is fitted: ridge regression of so many takes seconds."""
 
 MAX_NEIGHBOURS = 20_000
 """Most texts among which the nearest is sought; others are left out at random."""
 
 
-def strong_baseline(data: DataModule) -> tuple[dict[str, Any] | None, Tensor | None]:
-    """The best method's result, and its predictions [m k] for the test split as a model's head gives them.
+class Found(NamedTuple):
+    """The best method.
 
-    The result is None if no method is known for such data; the predictions are also None for n-grams and texts.
-    name: of the method and its features. num_train: number of training rows, for n-grams of tokens.
-    metrics: the objective's own and the loss, on the test split. Metrics of probabilities are left out if the method
-    has no probabilities, and so is a loss that is not finite: a forest gives some classes the probability 0.
-    Raises DataError if scikit-learn is missing.
+    name: of the method and its features. num_train: number of rows fitted, for n-grams of tokens. member: what predicts
+    from raw examples, fitted on training and validation rows; None: n-grams, nearest texts, which have metrics of the
+    test split in its place.
+    valid: predictions [v k] for all validation examples, in order, by the same method fitted on training rows alone;
+    None: there is no validation split, or no member. Of nodes they are predictions [n k] for all of them.
     """
+
+    name: str
+    num_train: int
+    metrics: dict[str, float]
+    seconds: float = 0.0
+    member: Member | NodeMember | None = None
+    valid: Tensor | None = None
+
+
+def strong_baseline(data: DataModule) -> Found | None:
+    """The best method; None: no method is known for such data."""
     started = time.perf_counter()
     objective = data.objective
     found = None
-    prediction = None
     if type(objective) is NextToken and data.tokenizer.spec.ids and data.window is not None:
-        found = n_grams(data, objective)
+        found = Found(**n_grams(data, objective))
     elif isinstance(objective, Classify | Regress | MultiLabel):
-        import_optional("sklearn", "baselines")
-        found, prediction = _of_labels(data, objective)
+        if getattr(objective, "level", "sequence") == "token":
+            found = _of_nodes(data, objective)
+        else:
+            found = _of_examples(data, objective)
     elif isinstance(objective, Seq2Seq) and isinstance(data.splits().test[0].raw, str):
-        import_optional("sklearn", "baselines")
         found = _of_neighbours(data, objective)
-    if found is not None:
-        found["seconds"] = round(time.perf_counter() - started, 1)
-    return found, prediction
+    if found is None:
+        return None
+    return found._replace(seconds=round(time.perf_counter() - started, 1))
 
 
-def _of_labels(data: DataModule, objective: Any) -> tuple[dict[str, Any] | None, Tensor | None]:
-    """Result and predictions, as of `strong_baseline`, for examples with a target each or for nodes of one graph."""
-    # scikit-learn may be missing
-    from seqkit.classical.method import best_of, folds, metrics_of
+def _of_examples(data: DataModule, objective: Any) -> Found | None:
+    """The best method for examples with a target each."""
+    # scikit-learn takes a second to import
+    from sklearn.base import clone
+
+    from seqkit.classical.member import Member, kind_of, read
+    from seqkit.classical.method import folds, wanted_of
     from seqkit.classical.methods import candidates
 
     splits = data.splits()
-    groups = None
-    parts = [part for part in (splits.train, splits.valid, splits.test) if part]
-    raw: Any = splits.test[0].raw
-    rows: Any
-    if getattr(objective, "level", "sequence") == "token":
-        is_one_graph = isinstance(raw, GraphData) and max(map(len, parts)) == 1
-        if not is_one_graph or not isinstance(objective, Classify):
-            return None, None
-        *train_labels, test_labels = (torch.as_tensor(part.labels[0]) for part in parts)
-        # nodes of other splits have the label IGNORE, which is less than any class
-        fitted_labels = torch.stack(train_labels).amax(dim=0)
-        target = torch.maximum(fitted_labels, test_labels)
-        rows = raw
-        fitted = (fitted_labels != IGNORE).nonzero()[:, 0].numpy()
-        test = (test_labels != IGNORE).nonzero()[:, 0].numpy()
-    else:
-        samples = [_small(sample) for part in parts[:-1] for sample in part]
-        # in the order of the parts, as a forecast is chosen by the latest windows
-        samples = [samples[i] for i in sorted(shuffled(len(samples), 0)[:MAX_FITTED])]
-        if samples[0].group is not None:
-            groups = np.array([sample.group for sample in samples])
-        fitted, test = np.split(np.arange(len(samples) + len(splits.test)), [len(samples)])
-        samples = [*samples, *map(_small, splits.test)]
-        rows = [sample.raw for sample in samples]
-        target = torch.stack(
-            [torch.as_tensor(objective.encode_target(sample.label)) for sample in samples]
-        )
-    wanted = target
-    if isinstance(objective, Regress):
-        wanted = (target - torch.tensor(objective.centred_mean)) / torch.tensor(objective.std)
-    found = candidates(rows, fitted, wanted, data.tokenizer, objective)
-    held_out = folds(fitted, target[fitted].numpy(), objective, groups)
-    best = best_of(track(found, "classical methods", None), wanted, target, held_out, objective)
+    tokenizer = data.tokenizer
+    kind = kind_of(tokenizer, splits.train[0].raw)
+    places = [(part, i) for part in (splits.train, splits.valid or ()) for i in range(len(part))]
+    # in the order of the parts, as a forecast is chosen by the latest windows
+    most = MAX_WINDOWS if objective.follows_time else MAX_FITTED
+    chosen = sorted(shuffled(len(places), 0)[:most])
+    rows = []
+    labels = []
+    groups = []
+    for part, i in (places[place] for place in chosen):
+        sample = part[i]
+        rows.append(read(kind, tokenizer, sample.raw))
+        labels.append(torch.as_tensor(objective.encode_target(sample.label)))
+        groups.append(sample.group)
+    target = torch.stack(labels)
+    wanted = wanted_of(target, objective)
+    held_out = folds(target.numpy(), objective, None if groups[0] is None else np.array(groups))
+    best = _best(candidates(kind, rows, tokenizer, objective), target, held_out, objective)
     if best is None:
-        return None, None
-    method, features = best
-    method.fit(features[fitted], wanted[fitted].numpy())
-    prediction = method.predict(features[test])
-    metrics = metrics_of(objective, prediction, target[test])
-    return {"name": method.name, "metrics": metrics, "num_train": len(fitted)}, prediction
+        return None
+    method, features, transformer = best
+    member = Member(kind, transformer, method.fit(features, wanted), tokenizer)
+    valid = None
+    if splits.valid:
+        num_train = int(np.searchsorted(chosen, len(splits.train)))
+        own = clone(transformer).fit(rows[:num_train])
+        fitted = copy.copy(method).fit(own.transform(rows[:num_train]), wanted[:num_train])
+        valid = Member(kind, own, fitted, tokenizer).predict([x.raw for x in splits.valid])
+    return Found(method.name, len(rows), {}, member=member, valid=valid)
 
 
-def _small(sample: Sample) -> Sample:
-    """A clip [t c h w] as a frame and its changes, so that all clips fit into memory; other samples as they are."""
-    if isinstance(sample.raw, Tensor) and sample.raw.ndim == 4:
-        from seqkit.classical.images import frame_changes
+def _of_nodes(data: DataModule, objective: Any) -> Found | None:
+    """The best method for the nodes of one graph, whose labels are of classes."""
+    splits = data.splits()
+    parts = [part for part in (splits.train, splits.valid, splits.test) if part]
+    is_one = all(len(part) == 1 and isinstance(part[0].raw, GraphData) for part in parts)
+    if not is_one or not isinstance(objective, Classify):
+        return None
+    from seqkit.classical.member import NodeMember, digest_of
+    from seqkit.classical.method import folds
+    from seqkit.classical.methods import node_candidates
 
-        return sample._replace(raw=frame_changes(sample.raw))
-    return sample
+    graph: Any = splits.test[0].raw
+    digest = digest_of(graph)
+    if any(digest_of(part[0].raw) != digest for part in parts):
+        return None
+    train_labels = [torch.as_tensor(part.labels[0]) for part in parts[:-1]]
+    # nodes of other splits have the label IGNORE, which is less than any class
+    target = torch.stack(train_labels).amax(dim=0)
+    nodes, train = (
+        (labels != IGNORE).nonzero()[:, 0].numpy() for labels in (target, train_labels[0])
+    )
+    held_out = folds(target[nodes].numpy(), objective)
+    found = node_candidates(graph, nodes, target, objective)
+    best = _best(found, target[nodes], held_out, objective)
+    if best is None:
+        return None
+    method, features, all_features = best
+    table = method.fit(features, target[nodes].numpy()).predict(all_features)
+    valid = None
+    if splits.valid:
+        again = node_candidates(graph, train, target, objective)
+        _, features, all_features = next(x for x in again if x.method.name == method.name)
+        fitted = copy.copy(method).fit(features, target[train].numpy())
+        valid = fitted.predict(all_features)
+    return Found(method.name, len(nodes), {}, member=NodeMember(table, digest), valid=valid)
 
 
-def _of_neighbours(data: DataModule, objective: Seq2Seq) -> dict[str, Any]:
+def _best(found: Any, target: Tensor, held_out: Any, objective: Any) -> Candidate | None:
+    from seqkit.classical.method import best_of
+
+    return best_of(track(found, "classical methods", None), target, held_out, objective)
+
+
+def _of_neighbours(data: DataModule, objective: Seq2Seq) -> Found:
     """Result of predicting, for each test text, the target of the nearest training or validation text."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.neighbors import NearestNeighbors
@@ -140,8 +183,4 @@ def _of_neighbours(data: DataModule, objective: Seq2Seq) -> dict[str, Any]:
                 objective.encode_target(sample.label)[None],
             )
     values = {name: float(metric.compute()) for name, metric in metrics.items()}
-    return {
-        "name": "the nearest text's target, by TF-IDF of letters",
-        "metrics": values,
-        "num_train": len(known),
-    }
+    return Found("the nearest text's target, by TF-IDF of letters", len(known), values)

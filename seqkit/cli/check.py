@@ -185,6 +185,7 @@ def _is_ours(subject: Any) -> bool:
 
 def _checked(subject: Any, settings: Settings, args: Namespace, **options: Any) -> Checked:
     """The laws that a class keeps, or a module, or what a function makes."""
+    from seqkit.config.builder import check_whole
     from seqkit.testing import (
         check_mechanism,
         check_objective,
@@ -194,6 +195,7 @@ def _checked(subject: Any, settings: Settings, args: Namespace, **options: Any) 
 
     tokenizer, backbone, objective, *others = _bases()
     name = getattr(subject, "__name__", type(subject).__name__)
+    check_whole(subject, name)
     try:
         if not _is_ours(subject):
             file = sys.modules[Path(args.what.partition(":")[0]).stem]

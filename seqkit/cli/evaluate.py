@@ -11,7 +11,7 @@ from seqkit.errors import one_line
 
 def run(args: Namespace) -> int:
     """Print a run's metrics on a split; on the test split, this also finishes a run that was not tested."""
-    from seqkit.report.beside import beside
+    from seqkit.report.beside import difference
     from seqkit.report.headline import metric_label
     from seqkit.report.page import write_report
     from seqkit.runs.mixture import evaluate_run
@@ -19,7 +19,7 @@ def run(args: Namespace) -> int:
 
     was_trained = state(args.run) == "trained"
     folders = task_folders(args.run)
-    for task, metrics in evaluate_run(args.run, args.split, beside, args.data).items():
+    for task, metrics in evaluate_run(args.run, args.split, difference, args.data).items():
         summary = read_summary(folders[task] if task else args.run)
         for name, value in metrics.items():
             known = f"{value:.4f}" if not isnan(value) else "–  (undefined on this split)"

@@ -33,6 +33,7 @@ def run(args: Namespace) -> int:
         raise UsageError(f"--out {out} should end in {ending}, as files of --to {args.to} do")
     check_file(out)
     from seqkit.export.graph import export, names
+    from seqkit.runs.joined import network_alone
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run)
@@ -40,6 +41,8 @@ def run(args: Namespace) -> int:
         worst = export(trained.model, part, args.to, {NOTES: json.dumps(_notes(trained))})
     inputs = ", ".join(names(trained.model.spec))
     print(f"export  {one_line(out)}  of {inputs}; equal to the model to {worst:.0e} at other sizes")
+    if said := network_alone(trained.summary, "The graph"):
+        print(said)
     return 0
 
 
@@ -48,6 +51,7 @@ def _folder(args: Namespace, out: Path) -> int:
         raise UsageError(f"--out {out} exists already; give another folder")
     from seqkit.export.card import card
     from seqkit.runs.exported import to_hf, to_seqkit
+    from seqkit.runs.joined import network_alone
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run)
@@ -61,6 +65,8 @@ def _folder(args: Namespace, out: Path) -> int:
     text = card(args.run, library="transformers" if is_hf else "seqkit", missing_head=missing)
     write_atomic(out / "README.md", text.encode())
     print(f"export  {one_line(out)}  {trained.model.num_parameters:,} parameters{said}")
+    if is_hf and (alone := network_alone(trained.summary, "The folder")):
+        print(alone)
     return 0
 
 
@@ -77,7 +83,7 @@ def _notes(trained: TrainedModel) -> dict[str, object]:
         "tokenizer_state": trained.tokenizer.state(),
         "objective": trained.config["model"]["objective"],
         "objective_state": trained.objective.state(),
-        "metrics": trained.summary["metrics"],
+        "metrics": trained.summary.of_network["metrics"],
     }
 
 

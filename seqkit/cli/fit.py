@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from seqkit.cli.options import add_allowed, add_recipe
 from seqkit.config import Config, complete, dotted, explain, to_yaml
@@ -31,6 +31,8 @@ def run(args: Namespace) -> int:
     from seqkit.runs.folder import as_seen_from_here
     from seqkit.runs.launcher import rank
 
+    if args.no_baseline:
+        args.overrides = [*args.overrides, "--classical", "off"]
     if rank() > 0:
         log.setLevel(logging.ERROR)  # the first process says what all of them find in the data
     if args.recipe is None and (args.resume is None or args.resume == AUTO):
@@ -64,7 +66,7 @@ def run(args: Namespace) -> int:
         return 0
     if args.resume == AUTO:
         return _gone_on(args, args.out, config)
-    return _shown(*_fit(config, args.out, has_baseline=not args.no_baseline, tables=args.tables))
+    return _shown(*_fit(config, args.out, tables=args.tables))
 
 
 def _check_new(out: Path) -> None:
@@ -92,15 +94,14 @@ def _resume(args: Namespace) -> int:
 def _gone_on(args: Namespace, folder: Path, config: Config | None = None) -> int:
     """Go on with the run in a folder, or begin one of this configuration there; report, and print the result."""
     with _stopped_in_one_line() as signals:
-        from seqkit.report.beside import beside
+        from seqkit.report.beside import difference
         from seqkit.report.page import write_report
         from seqkit.runs.run import resume_run, train_or_resume
 
-        specialist = None if args.no_baseline else beside
         if config is None:
-            summary = resume_run(folder, dict(dotted(args.overrides)), specialist)
+            summary = resume_run(folder, dict(dotted(args.overrides)), difference)
         else:
-            summary = train_or_resume(config, folder, specialist, args.tables)
+            summary = train_or_resume(config, folder, difference, args.tables)
         if summary and not (folder / "report.html").is_file():
             signals.phase = "writing the report"
             signals.next_step = f"; write it with: {command('report', folder)}"
@@ -145,7 +146,7 @@ def fit(
     *,
     preset: str | None = None,
     out: str | Path | None = None,
-    strong_baseline: bool = True,
+    classical: Literal["join", "beside", "off"] | None = None,
     report: bool = True,
     allow_broken_laws: bool = False,
 ) -> TrainedModel | dict[str, TrainedModel]:
@@ -153,9 +154,9 @@ def fit(
 
     recipe: name, path of a YAML file, or a configuration as plain data. overrides: values by dotted key, such as
     `{"model.backbone": "LSTM"}`. out: the run folder, which must not exist yet; None: runs/RECIPE/TIME.
-    strong_baseline: whether to set a specialist's result beside it, which takes seconds. report: whether to write
-    report.html, which takes a second or two; `seqkit report RUN` writes it later. allow_broken_laws: whether to train a
-    model that breaks a law, such as one that reads the future; its results are compared with nothing.
+    classical: the key of that name; None: as the recipe has it. report: whether to write report.html, which takes a
+    second or two; `seqkit report RUN` writes it later. allow_broken_laws: whether to train a model that breaks a law,
+    such as one that reads the future; its results are compared with nothing.
     Raises UsageError, DataError or DivergedError, each with one line.
     """
     from seqkit.runs.mixture import load
@@ -163,12 +164,12 @@ def fit(
     if out is not None:
         _check_new(Path(out))
     values = dict(overrides or {})
+    if classical is not None:
+        values["classical"] = classical
     if allow_broken_laws:
         values["trainer.allow_broken_laws"] = True
     config = complete(recipe, preset, values, may_mix=True)
-    folder, _ = _fit(
-        config, None if out is None else Path(out), has_baseline=strong_baseline, report=report
-    )
+    folder, _ = _fit(config, None if out is None else Path(out), report=report)
     return load(folder)
 
 
@@ -176,19 +177,17 @@ def _fit(
     config: Config,
     out: Path | None,
     *,
-    has_baseline: bool,
     report: bool = True,
     tables: Tables | None = None,
 ) -> tuple[Path, Summary | None]:
-    from seqkit.report.beside import beside
+    from seqkit.report.beside import difference
     from seqkit.report.page import write_report
     from seqkit.runs.folder import new_folder
     from seqkit.runs.run import run as train
 
     folder = new_folder(config["recipe"]) if out is None else out
     try:
-        specialist = beside if has_baseline else None
-        summary = train(config, folder, specialist=specialist, tables=tables)
+        summary = train(config, folder, paired=difference, tables=tables)
     except BaseException:
         if out is None:
             with suppress(OSError):  # it was made for nothing
@@ -210,7 +209,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="continue an unfinished run; auto: the one in --out, or begin one there",
     )
     add("--out", type=Path, help="the run folder (default: runs/RECIPE/TIME)")
-    add("--no-baseline", action="store_true", help="do not compare with a classical method")
     add_allowed(parser)
+    add("--no-baseline", action="store_true", help="as --classical off: the network alone")
     add("--print_config", action="store_true", help="print all keys with their values, and stop")
     add("--keys", action="store_true", help="explain all keys, and stop")

@@ -28,8 +28,12 @@ RECIPES = {
 }
 """For a data source of files, its recipe and what the files hold; of a table the columns tell (`seqkit.data.kinds`)."""
 
-FORECAST = ["--model.objective={type: Regress, forecast: true}", "--tokenizer.normalize=null"]
-"""Keys for several numbers of a series, which are its next values."""
+FORECAST = [
+    "--model.objective={type: Regress, forecast: true}",
+    "--tokenizer.normalize=null",
+    "--optimizer={type: AdamW, lr: 0.002}",
+]
+"""Keys for several numbers of a series, which are its next values: those of the recipe's preset."""
 
 SPELLED = ["--model.objective.target=Characters", "--tokenizer.stride=2"]
 """Keys for texts that are spoken: they are written letter by letter."""

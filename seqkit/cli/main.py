@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+FAILED = 1
 USAGE = 2
 DATA = 3
-"""Exit codes of errors that have none of their own: the command is wrong; the data is wrong, or too large."""
+"""Exit codes of errors that have none of their own: the user's own code raised it; the command is wrong; the data is
+wrong, or too large."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """System errors of a disk, for which the command is not to blame."""
@@ -48,7 +50,14 @@ def _run(words: list[str]) -> int:
     import logging
 
     from seqkit.cli.parser import TRACEBACK, module_of, parser
-    from seqkit.errors import Interrupted, LogFormatter, UsageError, is_out_of_memory, one_line
+    from seqkit.errors import (
+        Interrupted,
+        LogFormatter,
+        UsageError,
+        described,
+        is_out_of_memory,
+        one_line,
+    )
 
     plain = [word for word in words if word != TRACEBACK]
     args, overrides = parser().parse_known_args(plain)
@@ -86,8 +95,13 @@ def _run(words: list[str]) -> int:
         raise
     except (Interrupted, Exception) as error:
         code_of_error = _exit_code(error)
+        said = str(error)
         if code_of_error is None:
-            raise
+            place = _place(error, [*args.plugin, getattr(args, "what", "").partition(":")[0]])
+            if not place:
+                raise
+            said = f"{place}: {described(error)}; correct it ({TRACEBACK} shows how it came there)"
+            code_of_error = FAILED
         if TRACEBACK in words:
             import traceback
 
@@ -96,7 +110,6 @@ def _run(words: list[str]) -> int:
             advice = "there is not enough memory; make model, batch or data smaller: "
         else:
             advice = ""
-        said = str(error)
         if isinstance(error, OSError) and error.filename is not None:
             said = f"{error.filename}: {error.strerror}; check the path"
             out = getattr(args, "out", None)
@@ -124,6 +137,18 @@ def _exit_code(error: BaseException) -> int | None:
     *_, (frame, _) = walk_tb(error.__traceback__)
     is_ours = frame.f_globals.get("__name__", "").startswith("seqkit.")
     return getattr(error, "exit_code", USAGE if isinstance(error, ValueError) and is_ours else None)
+
+
+def _place(error: BaseException, files: Sequence[str | Path]) -> str:
+    """File and line of the user's own code in which an error was raised; empty: it has no part in it.
+
+    files: the user's Python files; others beside them are their own, too.
+    """
+    from traceback import extract_tb
+
+    folders = {Path(file).resolve().parent for file in files if Path(file).suffix == ".py"}
+    own = [x for x in extract_tb(error.__traceback__) if Path(x.filename).parent in folders]
+    return f"{own[-1].filename}, line {own[-1].lineno}, in {own[-1].name}" if own else ""
 
 
 if __name__ == "__main__":

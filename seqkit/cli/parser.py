@@ -70,6 +70,13 @@ class Parser(argparse.ArgumentParser):
         """Words in which a key and its value are one, `--key=value`, so that the value is not taken for the recipe."""
         while words:
             word = words.pop(0)
+            key, is_pair, given = word.partition("=")
+            if not is_pair and words:
+                given = words[0]
+            if key == "--recipe" and (is_recipe(given) or (given and Path(given).exists())):
+                self.error(
+                    f"a recipe stands without --recipe, and your data behind --data: {self.prog} {given}"
+                )
             is_key = (
                 re.match(r"--|-[A-Za-z]", word)
                 and "=" not in word

@@ -166,10 +166,9 @@ def draft_of(settings: Settings, variant: Variant) -> Draft:
         draft = draft.over(backbone_values(draft.config, variant.backbone))
     if variant.width is not None:
         draft = draft.sized(Word(variant.width))
-    is_asked = any("objective.linear" in key for key in draft.values)
-    if draft.config["model"]["objective"].get("linear") and not is_asked:
-        # networks are compared, not what stands beside them
-        draft = draft.over({"model.objective.linear": False})
+    if "classical" in draft.values:
+        raise UsageError("a comparison is of networks alone; leave out --classical")
+    draft = draft.over({"classical": "off"})
     if draft.config["data"]["valid_fraction"] == 0:
         draft = draft.over({"data.valid_fraction": VALID_FRACTION})
     return draft

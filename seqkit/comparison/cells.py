@@ -78,7 +78,6 @@ def run_cell(cell: Cell, folder: Path) -> Ended:
 
 def _run(cell: Cell, folder: Path) -> Ended:
     """Train, test and score; what the first seed of a candidate shows for all is looked at, too."""
-    from seqkit.classical.strong_baseline import strong_baseline
     from seqkit.runs.run import run
     from seqkit.runs.trained_files import versions
 
@@ -96,13 +95,8 @@ def _run(cell: Cell, folder: Path) -> Ended:
         if cell.examines:
             found["test_in_training"] = data.test_in_training()
 
-    def specialist(data: Any, _: object) -> Any:
-        return strong_baseline(data)[0]
-
-    given = specialist if cell.has_baseline else None
-    summary = run(
-        Config(cell.config), folder, examine=examine, specialist=given, broken=cell.broken
-    )
+    config = Config(cell.config).changed({"classical": "beside" if cell.has_baseline else "off"})
+    summary = run(config, folder, examine=examine, broken=cell.broken)
     assert summary is not None  # a cell runs in one process
     own = replace(
         run_of(seed, f"runs/{cell.id}", summary, read_curve(folder, summary["steps"])),

@@ -19,6 +19,7 @@ from seqkit.comparison.types import Metric, Results, Row
 from seqkit.config import complete, to_yaml
 from seqkit.errors import UsageError
 from seqkit.files import read_mapping
+from seqkit.runs.joined import network_alone
 from seqkit.runs.reopened import reopened
 from seqkit.runs.trained_model import load_one
 
@@ -33,8 +34,9 @@ class _Run:
         self.trained = load_one(folder)
         self.config = complete(self.trained.config)
         self.data, doubt = reopened(self.trained)
-        if doubt:
-            log.warning("%s", doubt)
+        for line in (doubt, network_alone(self.trained.summary, f"What is compared of {folder}")):
+            if line:
+                log.warning("%s", line)
         of = str(folder.resolve().parent.name == "tasks")
         self.key = of + json.dumps({**self.config, "seed": None}, sort_keys=True)
 

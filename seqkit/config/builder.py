@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from seqkit.config.image_sizes import with_image_size
 from seqkit.config.merge import INIT, MODEL_KEYS, root
 from seqkit.config.own_files import with_paths
 from seqkit.config.record import Config
@@ -54,7 +55,10 @@ def build(config: Config, tables: Tables | None = None) -> Built:
         if tables is not None and hasattr(source, "tables"):
             source.tables = tables
         if "tokenizer" in sections:
-            sections["tokenizer"] = with_parts(sections["tokenizer"], source)
+            section = with_parts(sections["tokenizer"], source)
+            sections["tokenizer"] = with_image_size(section, source)
+    elif "tokenizer" in sections:
+        sections["tokenizer"] = with_image_size(sections["tokenizer"], None)
     made |= {name: _value(fields[name], section, name) for name, section in sections.items()}
     init = made.get("model", {}).pop(INIT.name, None)
     arguments: dict[str, Any] = {name: made.get(name) for name in Built._fields}
@@ -121,6 +125,7 @@ def _arguments(field: Field, value: Mapping[str, Any], path: str) -> dict[str, A
 def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     component = field.component(value["type"], path)
     cls = component.load()
+    check_whole(cls, f"{path}: {value['type']}")
     if is_torchs(component):
         from seqkit.training.optim import TorchOptimizer, TorchSchedule
 
@@ -130,6 +135,14 @@ def _component(field: Field, value: Mapping[str, Any], path: str) -> Any:
     if field.num_given is not None:
         return factory
     return _made(factory, path)
+
+
+def check_whole(cls: Any, name: str) -> None:
+    """Raise UsageError if a class lacks a method that its base class leaves to it."""
+    if lacking := sorted(getattr(cls, "__abstractmethods__", ())):
+        raise UsageError(
+            f"{name} has no {', '.join(lacking)}, which its base class leaves to it; write it"
+        )
 
 
 def _made(factory: Callable[[], Any], path: str, keys: Collection[str] = ()) -> Any:

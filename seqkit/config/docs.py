@@ -38,6 +38,7 @@ DOCUMENTED_BY = {"TrainerSettings": "pytorch_lightning:Trainer"}
 TOP = {
     "recipe": "Name of the recipe, and folder of its runs in runs/.",
     "seed": "Seed of the weights at the start, of the order of the data, and of dropout.",
+    "classical": "Whether the best classical method joins the network, stands beside the run, or is off.",
     "data": "Data set, or file or folder of yours, and how its examples become batches.",
     "tokenizer": "What turns a raw example into tokens.",
     "model": "Embedder, backbone and head.",

@@ -10,7 +10,7 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -27,10 +27,13 @@ from seqkit.registry import components, suggest
 MODEL = "seqkit.model:Model"
 DATA = "seqkit.data.module:DataModule"
 TRAINER = "seqkit.training.trainer:TrainerSettings"
-
-RETIRED = {"trainer.deterministic", "trainer.limit_train_batches", "trainer.max_time"}
-"""Keys of earlier versions; config.yaml of a run of these has them as null, which says nothing."""
 """The classes whose parameters are the keys of a section, named and not imported: it would take seconds."""
+
+RETIRED = {
+    "trainer.deterministic=None", "trainer.limit_train_batches=None", "trainer.max_time=None",
+    "model.objective.linear=False", "model.objective.linear=True",
+}  # fmt: skip
+"""Keys of earlier versions, as config.yaml of their runs has them, with values that say nothing today."""
 
 MODEL_KEYS = ("tokenizer", "model")
 """Keys from which a trained model is built again; the others are for training."""
@@ -51,6 +54,7 @@ def root(only: Sequence[str] | None = None) -> dict[str, Field]:
     fields = [
         Field("recipe", "mine", hint=str),
         Field("seed", 1, hint=int),
+        Field("classical", "join", hint=Literal["join", "beside", "off"]),
         Field("data", {}, section=DATA, skip=("tokenizer", "objective", "seed")),
         Field("tokenizer", kind="tokenizer"),
         Field("model", {}, section=MODEL, skip=("spec",), more=(INIT,)),
@@ -271,7 +275,7 @@ class Node:
     def complete(self, config: Written) -> dict[str, Any]:
         """Every key with its value. Raises UsageError for one that is unknown, missing or of a wrong type."""
         for name, value in config.items():
-            says_nothing = value is None and self.at(name) in RETIRED
+            says_nothing = f"{self.at(name)}={value!r}" in RETIRED
             if not says_nothing and (name != "type" or not self.owner):
                 self.field(name)
         missing = [

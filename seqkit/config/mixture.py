@@ -107,6 +107,7 @@ def mixture_root() -> dict[str, Field]:
     fields = [
         Field("recipe", "mine", hint=str),
         Field("seed", 1, hint=int),
+        Field("classical", "beside", hint=Literal["beside", "off"]),
         Field("model", {}, section="seqkit.mixture:Mixture", skip=("tasks",)),
         Field("sampling", "even", hint=Literal["even", "proportional"] | dict[str, Factor]),
         Field("moments", "by_task", hint=Literal["by_task", "shared"]),
@@ -170,7 +171,10 @@ def task_configs(config: Config) -> dict[str, Config]:
             "recipe": f"{config['recipe']}/{name}",
             **{key: task[key] for key in OF_TASK if key != "model"},
             "model": {"backbone": config["model"]["backbone"], **task["model"]},
-            **{key: config[key] for key in ("optimizer", "seed", "schedule", "trainer")},
+            **{
+                key: config[key]
+                for key in ("optimizer", "seed", "classical", "schedule", "trainer")
+            },
         }
         scaled = {f"optimizer.{key}": rate * task["lr_scale"] for key, rate in rates.items()}
         found[name] = Config(own).changed(scaled)

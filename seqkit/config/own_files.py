@@ -126,9 +126,7 @@ def with_own_files(
     config: Written, preset: Written | None, pairs: Sequence[tuple[str, Any]]
 ) -> tuple[Written, Sequence[tuple[str, Any]]]:
     """Recipe and overrides, in which a user's folder is written out: a source of files, where the tokenizer reads them
-    itself, of texts by class, where a class is learned, and of the format that the tokenizer alone reads."""
-    from seqkit.data.formats import CODE, OF_TOKENIZER
-
+    itself, and of texts by class, where a class is learned."""
     for key, value in pairs:
         name = value.read() if isinstance(value, Word) else value
         if (
@@ -144,7 +142,6 @@ def with_own_files(
     tokenizer = named_tokenizer(given)
     has_classes = _named_objective(given) == "Classify"
     reads = reads_files(tokenizer)
-    known = OF_TOKENIZER.get(tokenizer if isinstance(tokenizer, str) else "")
 
     def written(key: str, value: Any) -> Any:
         if key == "data" and isinstance(value, Mapping):
@@ -159,17 +156,13 @@ def with_own_files(
         own = value.read() if isinstance(value, Word) else value
         if key not in ("data", "data.source") or not isinstance(own, str):
             return value
-        is_folder = _own_path(own).is_dir()
-        if known is CODE and (is_folder or CODE.fits(own)):
-            source: dict[str, Any] = {"type": CODE.folder_source, "path": own}
-        elif not is_folder:
+        if not _own_path(own).is_dir():
             return value
-        else:
-            source = data_source(
-                own, "data.source", reads_files=reads, has_classes=has_classes, tokenizer=tokenizer
-            )
-            if not reads and not source["type"].endswith("Folder"):
-                return value
+        source = data_source(
+            own, "data.source", reads_files=reads, has_classes=has_classes, tokenizer=tokenizer
+        )
+        if not reads and not source["type"].endswith("Folder"):
+            return value
         return source if key == "data.source" else {"source": source}
 
     return {key: written(key, value) for key, value in config.items()}, [

@@ -16,7 +16,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "sources.graph_file": ["GraphFile"],
         "sources.pairs": ["Pairs"],
         "sources.table": ["Division", "Table"],
-        "sources.python_files": ["PythonFiles"],
         "sources.text": ["TextFiles"],
         "tables.schema": ["Given", "Schema"],
     },

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from seqkit.data.leaks import mixed
+from seqkit.data.leaks import OF_GROUPS, mixed
 from seqkit.data.notes import listed
 
 CONTENT = "content"
@@ -18,8 +18,16 @@ _MEASURE = re.compile(
 )
 """A name of a folder that holds files of one year or day, size, magnification or rate, whatever they show."""
 
-_START = re.compile(r"(?P<lead>(\D*[_-])?)(?P<name>[^\W_]*\d+[a-z]?)(?P<end>[_-])")
-"""How the name of a file begins that numbers what it shows: `p03_left.png`, `patient-3_2.wav`."""
+_NUMBER = re.compile(r"\d+[a-z]?|(?<=[a-z])[A-Z]$")
+"""The number or capital letter that tells things of one word apart: `p03`, `patientB`."""
+
+_OF_FILES = re.compile(
+    r"(scan|im|img|image|pic|picture|photo|dsc|frame|slice|tile|patch|crop|view|sample|file|take|clip|rec|recording)s?"
+)
+"""Words whose numbers count files, and no things that these show."""
+
+_OF_THINGS = re.compile(rf"{OF_GROUPS.pattern}|p|pt|pat|sub|subj|spk")
+"""Words whose numbers count things, wherever they stand in the name of a file."""
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
@@ -53,7 +61,7 @@ def told(train: Sequence[str], test: Sequence[str]) -> str:
     """Says how many things of which test has files are in training, too; empty: nothing seems to be one thing.
 
     train, test: paths of files below the folder of the data, or of their split. A thing, such as a patient, is a folder
-    above or below that of a class, or a number with which names begin.
+    above or below that of a class, or a word of the names of files.
     """
     levels = [level for level in _levels([*train, *test]) if level.rank]
     if not levels:
@@ -62,21 +70,24 @@ def told(train: Sequence[str], test: Sequence[str]) -> str:
     names, classes = (listed(sorted({*values}), 3) for values in (best.names, best.classes))
     known, asked = (best.names[: len(train)], best.names[len(train) :])
     way = f"--data.group {shlex.quote(best.pattern)}"
-    what = "folders" if best.is_folder else "beginnings of names"
+    what = "folders" if best.begins is None else "parts of names"
     return mixed(f"{what} ({names}; classes {classes})", known, asked, way)
 
 
 class _Level(NamedTuple):
-    """A part of the paths of files. names, classes: of each file; pattern: of `--data.group` by which it has these."""
+    """A part of the paths of files. names, classes: of each file; pattern: of `--data.group` by which it has these.
+
+    begins: of a word in the names of files, whether it is the first that differs, and not the last one; None: a folder.
+    """
 
     names: Sequence[str]
     classes: Sequence[str]
     pattern: str
-    is_folder: bool = True
+    begins: bool | None = None
 
     @property
     def rank(self) -> tuple[int, ...]:
-        """How likely the names are those of things, by is_folder, being numbered, and number; empty: they are not.
+        """How likely the names are those of things, by being a folder, called so, numbered, and number; empty: no.
 
         Most classes have several things, and a thing several files. Names without numbers are more than the classes,
         and have files of several.
@@ -87,11 +98,18 @@ class _Level(NamedTuple):
         pairs = 2 * len({*zip(self.names, self.classes)})
         if is_few or pairs < 3 * len(classes) or _are_measures(distinct) or _are_measures(classes):
             return ()
-        kinds = {re.sub(r"\d+", "#", name) for name in distinct}
+        kinds = {_NUMBER.sub("#", name).lower() for name in distinct}
+        words = [kind.partition("#")[0].rstrip("-_ ") for kind in kinds]
         is_numbered = len(kinds) == 1 and "#" in kinds.pop()
+        is_called = is_numbered and _OF_THINGS.fullmatch(words[0]) is not None
         is_mixed = len(distinct) > max(3, len(classes)) and pairs >= 3 * len(distinct)
-        if is_numbered or (is_mixed and self.is_folder):
-            return self.is_folder, is_numbered, len(distinct)
+        is_folder = self.begins is None
+        if not is_folder and any(map(_OF_FILES.fullmatch, words)):
+            return ()
+        if self.begins is False and not is_called:
+            return ()
+        if is_numbered or is_mixed:
+            return is_folder, is_called, is_numbered, len(distinct)
         return ()
 
 
@@ -110,12 +128,22 @@ def _levels(files: Sequence[str]) -> Iterator[_Level]:
         upper = [path[depth - 2] for path in paths]
         lower = [path[depth - 1] for path in paths]
         yield _Level(lower, upper, "*/" * (depth - 2) + "class/group")
-    starts = [found for path in paths if (found := _START.match(path[-1]))]
-    marks = {(found["lead"], found["end"]) for found in starts}
-    if len(starts) == len(paths) and len(marks) == 1:
-        ((lead, end),) = marks
-        pattern = f"{'*/' * (depth - 1)}class/{lead}group{end}*"
-        yield _Level([found["name"] for found in starts], classes, pattern, is_folder=False)
+    # such as ["", "scan", "_", "0", "_", "subject07", ".", "png", ""]
+    columns = [*zip(*(re.split(r"([^\W_]+)", path[-1]) for path in paths))]
+    pattern = "*/" * (depth - 1) + "class/"
+    known = ""
+    begins = True
+    for marks, words, ends in zip(columns[::2], columns[1::2], columns[2::2]):
+        if len({*marks}) > 1 or len({*ends}) > 1:
+            return
+        pattern += marks[0]
+        is_number = all(word.isdecimal() or len(word) == 1 for word in words)
+        names = [known * is_number + word for word in words]
+        yield _Level(names, classes, f"{pattern}group{ends[0]}*", begins and ends[0] != ".")
+        is_same = len({*words}) == 1
+        known = words[0] if is_same else ""
+        begins = begins and is_same
+        pattern += "*" if not is_same or re.search("group|class", known) else known
 
 
 def _are_measures(names: Iterable[str]) -> bool:

@@ -122,13 +122,7 @@ OF_KIND = {known.kind: known for known in FORMATS if known.kind}
 OF_CLASSES = (AUDIO, VIDEO, IMAGE)
 """Formats of which a folder has the classes as folders."""
 
-CODE = FileFormat(
-    (".py",), "seqkit.data.sources.python_files:functions", many=True, folder_source="PythonFiles", kind="text",
-    tokenizers=("PythonCode",),
-)  # fmt: skip
-"""Python files, for tokenizers of code; for all others they are text, or nothing."""
-
-OF_TOKENIZER = {name: known for known in (*FORMATS, CODE) for name in known.tokenizers}
+OF_TOKENIZER = {name: known for known in FORMATS for name in known.tokenizers}
 """Format of the files that a tokenizer reads, by its name."""
 
 _GRAPHML = "networkx.write_graphml(networkx.read_{}(FILE), 'graph.graphml')"
@@ -284,5 +278,6 @@ def _what_is_read(path: Path, names: list[str], in_folder: bool) -> str:
     suffixes = ", ".join(suffix for one in known for suffix in one.suffixes)
     if in_folder:
         plugin = "a tokenizer that has read(path): --plugin FILE --tokenizer NAME"
-        return f"; give a folder of {suffixes} files, or {plugin}"
+        texts = f"a pattern such as '{path}/**/*.py' for texts of another suffix"
+        return f"; give a folder of {suffixes} files, {texts}, or {plugin}"
     return f"; give a file that ends in {suffixes}; a text of another suffix is read by --data.source TextFiles"

@@ -32,7 +32,7 @@ from seqkit.data.tables.schema import FILES, Column, Given, Schema, check_column
 from seqkit.data.walk import PATTERN_MARKS, exists_as, matching, suffix_of, walk
 from seqkit.errors import DataError, UsageError, one_line, reason, suggest
 from seqkit.files import load_json
-from seqkit.interfaces import Tokenizer
+from seqkit.interfaces import Tokenizer, Tokens
 from seqkit.tokenizers.cells import Cells
 
 STDIN = "-"
@@ -49,13 +49,14 @@ class Input:
     """A raw example and its name for messages.
 
     error: sentence that says why there is no example. parts: names of its tokens, where each token has an answer of its
-    own, as the nodes of a graph; None: the example has one answer.
+    own, as the nodes of a graph; None: the example has one answer. tokens: of the example, where they are known.
     """
 
     name: str
     raw: Any = None
     error: str | None = None
     parts: Sequence[str] | None = None
+    tokens: Tokens | None = None
 
 
 def schema_of(config: Mapping[str, Any]) -> Schema | None:

@@ -40,6 +40,9 @@ IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
 WHITE_OF_16_BITS = 65_535
 
+UPRIGHT = 4
+"""Values of a camera's rotation tag up to which height and width stay."""
+
 MAX_AUDIO_VALUES = 2**28
 """Most samples times channels of an audio file: 1 GB as float32, 93 minutes of mono at 48 kHz."""
 
@@ -76,14 +79,16 @@ def read_text(path: str | Path) -> str:
 def read_image(path: str | Path, channels: int = 3) -> Tensor:
     """An image file as [c h w] in [0, 1]: its first frame or page, a camera's rotation tag applied.
 
-    channels: 1 grey, 3 red, green, blue. Transparency is laid on white where it is not the same everywhere. 16
-    bits are scaled; floats count as they are, in [0, 1].
+    channels: 1 grey; 3 red, green, blue; 4 opacity, too. Transparency is laid on white where it is not the same
+    everywhere. 16 bits are scaled; floats count as they are, in [0, 1].
     Raises DataError where it is missing, truncated, no image or of more than `MAX_PIXELS`, before they are unpacked;
-    where floats leave [0, 1], integers have 32 bits, or the drawing is white on a clear ground; ValueError for
-    other channels.
+    where floats leave [0, 1], integers have 32 bits, or the drawing is white on a clear ground and its opacity is no
+    channel; ValueError for other channels.
     """
-    if channels not in (1, 3):
-        raise ValueError(f"channels is {channels}; give 1 (grey) or 3 (red, green, blue)")
+    if channels not in (1, 3, 4):
+        raise ValueError(
+            f"channels is {channels}; give 1 (grey), 3 (red, green, blue) or 4 (and opacity)"
+        )
     with open_image(Path(path)) as file:
         from PIL import ImageOps
 
@@ -91,7 +96,11 @@ def read_image(path: str | Path, channels: int = 3) -> Tensor:
         file.load()
         image = ImageOps.exif_transpose(file)
         if white is None:
-            image = _opaque(path, image).convert("L" if channels == 1 else "RGB")
+            laid = _opaque(path, image, is_seen=channels == 4)
+            laid = laid.convert("L" if channels == 1 else "RGB")
+            if channels == 4:
+                laid.putalpha(_alpha(image))
+            image = laid
             white = 255
         pixels = np.asarray(image)
     pixels = rearrange(pixels, "h w -> 1 h w" if pixels.ndim == 2 else "h w c -> c h w")
@@ -103,7 +112,10 @@ def read_image(path: str | Path, channels: int = 3) -> Tensor:
         raise DataError(
             f"{path} holds floats from {low:.4g} to {high:.4g}; scale them to [0, 1], or take it out"
         )
-    return tensor.expand(channels, -1, -1).contiguous()
+    tensor = tensor.expand(max(len(tensor), min(channels, 3)), -1, -1)
+    if len(tensor) < channels:
+        tensor = torch.cat([tensor, torch.ones_like(tensor[:1])])
+    return tensor.contiguous()
 
 
 def image_header(path: str | Path) -> tuple[int, int, bool]:
@@ -114,6 +126,20 @@ def image_header(path: str | Path) -> tuple[int, int, bool]:
     with open_image(Path(path)) as file:
         _white(path, file)
         return file.height, file.width, file.has_transparency_data
+
+
+def shape_and_opacity(path: str | Path) -> tuple[float, bytes]:
+    """Width by height of an image, a camera's rotation tag applied, and its opacity in 16 x 16 parts.
+
+    An image without transparency is not unpacked. Raises as `read_image`.
+    """
+    from PIL.ExifTags import Base
+
+    with open_image(Path(path)) as file:
+        width, height = file.size
+        if file.getexif().get(Base.Orientation, 1) > UPRIGHT:
+            width, height = height, width
+        return width / height, _alpha(file).resize((16, 16)).tobytes()
 
 
 def brightest_of_16_bits(path: str | Path) -> int | None:
@@ -171,8 +197,20 @@ def _white(path: str | Path, file: Image.Image) -> int | None:
     return 1 if file.mode == "F" else None
 
 
-def _opaque(path: str | Path, image: Image.Image) -> Image.Image:
-    """The image on white, where its transparency is not the same everywhere. Raises DataError where nothing is seen."""
+def _alpha(image: Image.Image) -> Image.Image:
+    """The opacity of an image, from 0 to 255."""
+    import PIL.Image
+
+    if image.has_transparency_data:
+        return image.convert("RGBA").getchannel("A")
+    return PIL.Image.new("L", image.size, 255)
+
+
+def _opaque(path: str | Path, image: Image.Image, *, is_seen: bool) -> Image.Image:
+    """The image on white, where its transparency is not the same everywhere.
+
+    is_seen: opacity is a channel, too. Raises DataError where nothing is seen otherwise.
+    """
     import PIL.Image
 
     if not image.has_transparency_data:
@@ -184,9 +222,10 @@ def _opaque(path: str | Path, image: Image.Image) -> Image.Image:
         return image.convert("RGB")
     white = PIL.Image.new("RGBA", image.size, "white")
     laid = PIL.Image.alpha_composite(white, image).convert("RGB")
-    if (np.asarray(laid) == np.asarray(laid)[0, 0]).all():
+    if not is_seen and (np.asarray(laid) == np.asarray(laid)[0, 0]).all():
         raise DataError(
-            f"{path} is white but for its transparency, which is laid on white; put it on a background"
+            f"{path} is white but for its transparency, which is laid on white; put it on a background, or train "
+            "with --tokenizer.channels 4"
         )
     return laid
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from hashlib import file_digest, sha256
+from itertools import pairwise
 from pathlib import Path
 from stat import S_ISDIR
 
@@ -12,11 +15,19 @@ from seqkit.data.notes import Caution
 from seqkit.data.sample import Samples
 from seqkit.errors import one_line
 
+OF_GROUPS = re.compile(
+    r"(?i:(.*[_ .-])?(id|patient|subject|person|participant|donor|animal|speaker|author|user|customer|client|member"
+    r"|household|family|group|session|device|machine|sensor|station|site|school|hospital|batch|plate)s?)"
+    r"|.*[a-z](Id|ID)"
+)
+"""Names of columns that say which rows are of one thing, where their cells come again, and of folders of such."""
+
 FEW = 4
 """Mean number of rows from which on a column has few values."""
 
 MIN_TOLD = 10
-"""Rows, beside the first of each value and the usual target, that a column tells which is said to tell it."""
+"""Rows, beside the first of each value and the usual target, that a column tells which is said to tell it; or values of
+both, where they are numbers."""
 
 
 def tells(values: Sequence[Hashable], targets: Sequence[Hashable]) -> bool:
@@ -35,6 +46,23 @@ def tells(values: Sequence[Hashable], targets: Sequence[Hashable]) -> bool:
     ((usual, _),) = Counter(targets).most_common(1)
     told = [count - 1 for value, count in counts.items() if target_of[value] != usual]
     return sum(told) >= MIN_TOLD
+
+
+def ranks(values: Sequence[float | None], targets: Sequence[float]) -> bool:
+    """Whether a column puts all rows in the order of a number, or in its reverse, as the number in other units does.
+
+    Equal and missing values and targets may stand in any order, so that both may be rounded.
+
+    >>> ranks([32 + 1.8 * i // 1 for i in range(20)], range(20)), ranks([*range(20)], [*range(1, 20), 0])
+    (True, False)
+    """
+    known = [(x, y) for x, y in zip(values, targets) if x is not None and not math.isnan(y)]
+    if min(len({x for x, _ in known}), len({y for _, y in known})) < MIN_TOLD:
+        return False
+    return any(
+        all(a[0] == b[0] or a[1] <= b[1] for a, b in pairwise(sorted(pairs)))
+        for pairs in (known, [(x, -y) for x, y in known])
+    )
 
 
 class Compared:

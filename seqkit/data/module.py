@@ -23,7 +23,7 @@ from seqkit.data.notes import Caution, Notes
 from seqkit.data.packing import PackedDataset
 from seqkit.data.sample import Sample, Samples, Splits
 from seqkit.data.source import DataSource
-from seqkit.data.splits import by_group, far_from_share, shuffled, stratified
+from seqkit.data.splits import by_group, far_from_share, lost_classes, shuffled, stratified
 from seqkit.data.windows import TextWindows
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Backbone, Objective, Tokenizer
@@ -207,7 +207,7 @@ class DataModule(LightningDataModule):
                     )
             train = self._with_plain_labels("training", train)
             if valid is None:
-                train, valid = self._without_validation(train)
+                train, valid = self._without_validation(train, given.names)
             test = self._with_plain_labels("test", self._limited(given.test))
             if valid:
                 valid = self._with_plain_labels("validation", self._limited(valid))
@@ -241,14 +241,12 @@ class DataModule(LightningDataModule):
             self.objective.fit(splits.train.labels, splits.names)
         self.objective.read_from(self.tokenizer)
         if is_new:
-            known = [split for split in (splits.train, splits.valid) if split]
             # encoded if an objective takes them
             examples = (
-                (self.tokenizer.encode(one.read(i)), one.labels[i])
-                for one in known
-                for i in range(len(one))
+                (self.tokenizer.encode(splits.train.read(i)), splits.train.labels[i])
+                for i in range(len(splits.train))
             )
-            self.objective.fit_inputs(examples, len(splits.valid or ()))
+            self.objective.fit_inputs(examples)
 
     def train_dataloader(self) -> BatchLoader:
         """Batches of the training split, shuffled by (seed, epoch). Raises ValueError before `setup`, as all three."""
@@ -447,8 +445,10 @@ class DataModule(LightningDataModule):
             return examples
         return PackedDataset(examples, self.loading.packing, seed=self.seed)
 
-    def _without_validation(self, train: Samples) -> tuple[Samples, Samples | None]:
-        """Training split without the validation split that is taken from it, and that one."""
+    def _without_validation(
+        self, train: Samples, names: Sequence[str] | None
+    ) -> tuple[Samples, Samples | None]:
+        """Training split without the validation split that is taken from it, and that one. names: of classes."""
         if self.selection.valid_fraction == 0:
             return train, None
         if self.window is not None and are_texts(train):
@@ -471,7 +471,10 @@ class DataModule(LightningDataModule):
             return self._without_validation_nodes(train[0], train[0].label)
         if train.groups is not None and len(set(train.groups)) > 1:
             fraction = self.selection.valid_fraction
-            rest, valid = by_group(train.groups, fraction, seed=1)
+            rest, valid = by_group(train.groups, fraction, 1, train.labels)
+            parts = {"train": train.at(rest).labels, "valid": train.at(valid).labels}
+            for said in lost_classes(parts, names):
+                log.warning(Caution(f"{said}, as groups stay whole"))
             if why := far_from_share(train.groups, len(valid), fraction):
                 many = f"{len(valid):,} of {len(train):,} training examples are validation"
                 log.warning(Caution(f"{many}, not {100 * fraction:.0f} %: {why}"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from numbers import Integral
+from operator import itemgetter
 from typing import Any
 
-from seqkit.data.notes import Caution
+from seqkit.data.notes import Caution, listed
 from seqkit.errors import DataError
 
 SPLIT_NAMES = {
@@ -60,13 +61,15 @@ MAX_OF_GROUP = 2
 
 
 def by_group(
-    groups: Sequence[str | None], fraction: float, seed: int
+    groups: Sequence[str | None], fraction: float, seed: int, labels: Sequence[Any] = ()
 ) -> tuple[list[int], list[int]]:
     """Split that keeps groups whole: two lists of indices, the second with about `fraction` of all.
 
     Whole groups are set aside in SHA-256 order until their share is reached; a group that would make it more than
-    `MAX_OF_GROUP` times the share is passed over. If all are that large, the smallest is set aside. None: a group by
-    itself. Each list is in a random order. Raises ValueError where all are one group.
+    `MAX_OF_GROUP` times the share is passed over. If all are that large, the smallest is set aside. Where a list lacks
+    a class, a small group of each class comes first, up to half of all, and the last one of a class is passed over.
+    groups: None: a group by itself. labels: ints are classes. Each list is in a random order. Raises ValueError where
+    all are one group.
 
     >>> rest, aside = by_group([*"aaabbbcccddd"], 0.25, seed=0)
     >>> len(rest), len({*aside} & {*rest}), len(aside)
@@ -78,17 +81,68 @@ def by_group(
     if len(members) < 2:
         raise ValueError("all samples are of one group, which cannot be split")
     parts = list(members.values())
-    quota = fraction * len(groups)
+    order = [parts[number] for number in shuffled(len(parts), seed)]
+    aside = _set_aside(order, [set()] * len(order), len(groups), fraction)
+    if labels and fraction > 0:
+        classes = [_classes(labels[i] for i in part) for part in order]
+        other = _set_aside(order, classes, len(groups), fraction)
+        aside = max(aside, other, key=lambda one: _num_classes(labels, one))
+    return _mixed(len(groups), aside, seed)
+
+
+def _set_aside(
+    order: Sequence[list[int]], classes: Sequence[set[int]], n: int, fraction: float
+) -> set[int]:
+    """Indices of the groups that are set aside of n samples; classes: of each group."""
+    left = Counter(label for each in classes for label in each)  # groups of each class in training
+    quota = fraction * n
     aside: set[int] = set()
-    for part in (parts[number] for number in shuffled(len(parts), seed)):
+
+    def take(number: int, most: float) -> None:
+        part = order[number]
+        if len(aside) + len(part) <= most and all(left[label] > 1 for label in classes[number]):
+            aside.update(part)
+            left.subtract(classes[number])
+
+    by_size = sorted(range(len(order)), key=lambda number: len(order[number]))
+    for label, num in sorted(left.items(), key=itemgetter(1)):
+        for number in by_size:
+            if label in classes[number] and left[label] == num:
+                take(number, n / 2)
+    for number, part in enumerate(order):
         if len(aside) >= quota:
             break
-        if len(aside) + len(part) <= min(MAX_OF_GROUP * quota, len(groups) - 1):
-            aside.update(part)
-    if not aside and fraction > 0:
-        smallest: list[int] = min(parts, key=len)
+        if part[0] not in aside:
+            take(number, min(MAX_OF_GROUP * quota, n - 1))
+    if not aside and quota > 0:
+        smallest: list[int] = min(order, key=lambda part: (len(part), part[0]))
         aside.update(smallest)
-    return _mixed(len(groups), aside, seed)
+    return aside
+
+
+def _classes(labels: Iterable[Any]) -> set[int]:
+    return {int(label) for label in labels if isinstance(label, Integral)}
+
+
+def _num_classes(labels: Sequence[Any], aside: set[int]) -> tuple[int, int]:
+    """How many classes training has, and how many the part that is set aside."""
+    rest = _classes(label for i, label in enumerate(labels) if i not in aside)
+    return len(rest), len(_classes(labels[i] for i in aside))
+
+
+def lost_classes(labels: Mapping[str, Sequence[Any]], names: Sequence[str] | None) -> Iterator[str]:
+    """Says which splits lack which classes of the others. labels: of each split; ints are classes.
+
+    >>> [*lost_classes({"train": [0, 1, 2], "test": [0, 0]}, ["ham", "spam", "eggs"])]
+    ['the test split has 1 of 3 classes: its result says nothing of spam, eggs']
+    """
+    own = {split: _classes(each) for split, each in labels.items()}
+    every = set().union(*own.values())
+    for split, known in own.items():
+        lost = [names[label] if names else label for label in sorted(every - known)]
+        if lost:
+            many = f"the {SPLIT_WORDS[split]} split has {len(known)} of {len(every)} classes"
+            yield f"{many}: its result says nothing of {listed(lost, 3)}"
 
 
 def far_from_share(groups: Sequence[str | None], num_aside: int, fraction: float) -> str:
@@ -116,11 +170,11 @@ class Grouping:
     say: Callable[[Caution], None]
 
     def divided(
-        self, groups: Sequence[str | None], fraction: float, seed: int
+        self, groups: Sequence[str | None], fraction: float, seed: int, labels: Sequence[Any]
     ) -> tuple[list[int], list[int], str]:
         """Indices of training and of test as of `by_group`, and the rule in words. Raises DataError as that does."""
         try:
-            rest, aside = by_group(groups, fraction, seed)
+            rest, aside = by_group(groups, fraction, seed, labels)
         except ValueError:
             fault = f"all {self.what} have the same {self.by}"
             raise DataError(f"{self.data}: {fault}; give another --data.group") from None

@@ -68,6 +68,8 @@ def card(
         )
     config = read_mapping(run / CONFIG, "tokenizer", "model")
     summary = read_summary(run)
+    if library == "transformers":
+        summary = summary.of_network
     section = config["model"].get("objective") if isinstance(config["model"], Mapping) else None
     objective = str(summary.get("objective") or _name(section))
     tokenizer = _name(config["tokenizer"])
@@ -85,7 +87,15 @@ def card(
     shown = printable(to_yaml(without_folders(config)).strip())
     fence = "`" * max([3, *(1 + len(each) for each in re.findall("`+", shown))])
     known = {one.name: one.what for one in components("objective").values()}
-    missing = ("strong_baseline", "date", "weights", "split_rule", "data_sha256", "baseline")
+    missing = (
+        "joined",
+        "strong_baseline",
+        "date",
+        "weights",
+        "split_rule",
+        "data_sha256",
+        "baseline",
+    )
     text = fill(
         "card.md",
         summary={**dict.fromkeys(missing), **summary},

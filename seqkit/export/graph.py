@@ -22,7 +22,6 @@ from seqkit.interfaces.finite import check_computed
 from seqkit.model import Model
 from seqkit.nn.pooling import FeaturesHead, SequenceHead
 from seqkit.nn.position.absolute import Learned
-from seqkit.objectives.linear_forecast import LinearForecast
 
 MAX_BATCH = 1 << 16
 MAX_TOKENS = 1 << 20
@@ -156,10 +155,6 @@ def _check(model: Model, to: str) -> None:
     if model.source_embedder is not None:
         raise UsageError(
             "an encoder–decoder generates token by token, and is not exported; export an encoder or a GPT"
-        )
-    if isinstance(model.shortcut, LinearForecast):
-        raise UsageError(
-            "a forecast reads windows of one length, and a graph's vary; use seqkit serve or predict"
         )
     if model.spec.is_joined:
         parts = ", ".join(name for name, _ in model.spec.parts)

@@ -298,8 +298,8 @@ class Objective(Stateful, ABC):
     def read_from(self, tokenizer: Tokenizer) -> None:
         """Take from the fitted tokenizer what `decode` needs; called when data or a run is loaded."""
 
-    def fit_inputs(self, examples: Iterable[tuple[Tokens, Any]], num_valid: int) -> None:
-        """Learn from encoded examples with labels, after `fit` and `read_from`; the last ones are of validation."""
+    def fit_inputs(self, examples: Iterable[tuple[Tokens, Any]]) -> None:
+        """Learn from encoded training examples with labels, after `fit` and `read_from`."""
 
     def shortcut(self) -> Shortcut | None:
         """Path from the batch past the network; None: the head's outputs are the predictions."""

@@ -63,7 +63,6 @@ class Classify(LabelObjective):
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
     positive: name of the positive one of two classes, for precision, recall, average precision and calibration error;
     None: the rarer one in training, or the second if both are equally frequent.
-    linear: whether a linear model of a row's numbers and categories is averaged with the network (`LabelObjective`).
     main: the metric that chooses the best weights and compares runs, measured even if `metrics` does not name it;
     None: the accuracy, or with class weights the balanced accuracy. `seqkit compare` uses the loss in place of any
     other metric but the accuracy.
@@ -85,9 +84,8 @@ class Classify(LabelObjective):
         transform: Callable[[int], Transform] | None = None,
         positive: str | int | None = None,
         main: MainMetric | None = None,
-        linear: bool = False,
     ):
-        super().__init__(level, pool, transform, linear=linear)
+        super().__init__(level, pool, transform)
         self.label_smoothing = checked_smoothing(label_smoothing)
         if isinstance(class_weights, list) and not all(0 < x < math.inf for x in class_weights):
             raise ValueError(

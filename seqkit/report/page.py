@@ -12,7 +12,7 @@ import torch
 from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.interfaces import IGNORE
-from seqkit.report.headline import cautions, headline, remarks, split_sizes
+from seqkit.report.headline import cautions, headline, network_alone, remarks, split_sizes
 from seqkit.report.learning_curves import learning_curves
 from seqkit.report.modality import find_renderer
 from seqkit.report.samples import MAX_EXAMPLES, Picker, Section, samples
@@ -92,6 +92,7 @@ def _collect(folder: Path, moved_to: str | None = None) -> Values:
             "summary": trained.summary,
             "intervals": ". ".join(line[:1].upper() + line[1:] for line in remarks(summary)),
             "metric": metric,
+            "alone": network_alone(summary),
             "others": {name: summary["metrics"][name] for name in others},
             "data": data_name(trained.config),
             "facts": _facts(summary, unit),

@@ -132,7 +132,12 @@ class Picker:
         """Batches of the split: places of their examples in it, labels (None without), and the step's output."""
         loader = self.data.test_dataloader()
         for places, batch in zip(loader.batch_indices(), loader):
-            yield places, batch[1], self.trained.predictor.step(self.trained.objective, batch)
+            yield places, batch[1], self.trained.step(batch, self.raws(places))
+
+    def raws(self, places: Sequence[int]) -> list[Any]:
+        """The raw examples at these places of the split."""
+        test = self.data.splits().test
+        return [test[place].raw for place in places]
 
     def origin(self, place: int) -> str:
         """Where an example is from, as its data source says; a path begins in the folder that the source was given."""
@@ -396,12 +401,12 @@ def _(objective: Regress, picker: Picker) -> list[Section]:
 
 def _forecasts(objective: Regress, picker: Picker) -> Section:
     """Windows that are evenly spread over the test split, with what followed and what was predicted."""
-    column, *_ = objective.fitted["column"]
+    column, *_ = objective.learned["column"]
     last = len(picker.examples) - 1
     places = np.unique(np.linspace(0, last, NUM_SHOWN).round().astype(int)).tolist()
     batch, label = picker.examples[0, places]
     target = objective.in_unit(label).numpy()
-    output = picker.trained.predictor.step(objective, (batch, label))
+    output = picker.trained.step((batch, label), picker.raws(places))
     assert output.prediction is not None
     predicted = np.array(objective.decode(output.prediction))
     examples = []

@@ -78,14 +78,15 @@ def predictions(
     """
     objective = trained.objective
     check_predicts(objective)
+    _ = trained.joined  # a damaged file is no fault of an input
     widths = half_widths(objective, trained.summary.intervals)
     if probabilities and not probability_names(objective):
         raise UsageError(
             f"{type(objective).__name__} predicts no classes; leave out --probabilities"
         )
 
-    def answer(batch: TokenBatch) -> list[Any]:
-        prediction = objective.predict(trained.model, batch)
+    def answer(batch: TokenBatch, raws: Sequence[Any]) -> list[Any]:
+        prediction = trained.outputs(batch, raws)
         prediction = prediction.float() if prediction.is_floating_point() else prediction
         if objective.encodes_parts_alone:  # whose missing parts are NaN
             check_computed(prediction.nanmean(dim=1))
@@ -138,7 +139,7 @@ def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:
     example's parts, of length 1. Raises UsageError if the model has no encoder.
     """
 
-    def answer(batch: TokenBatch) -> list[Any]:
+    def answer(batch: TokenBatch, _: Sequence[Any]) -> list[Any]:
         if trained.objective.encodes_parts_alone:
             shared = trained.objective.predict(trained.model, batch).float().nanmean(dim=1)
             check_computed(shared)
@@ -214,7 +215,7 @@ def check_predicts(objective: Objective) -> None:
 def _answered(
     trained: TrainedModel,
     inputs: Iterable[Input],
-    answer: Callable[[TokenBatch], Sequence[Any]],
+    answer: Callable[[TokenBatch, Sequence[Any]], Sequence[Any]],
     batch_size: int,
 ) -> Iterator[tuple[Input, Any]]:
     """Yield each input with its answer, or with the reason (a string) why there is none, in order."""
@@ -225,7 +226,9 @@ def _answered(
     remaining = iter(inputs)
     while chunk := list(islice(remaining, batch_size)):
         encoded = [one.error if one.error is not None else _encoded(trained, one) for one in chunk]
-        tokens = [one for one in encoded if isinstance(one, Tokens)]
+        known = [
+            (found, one.raw) for one, found in zip(chunk, encoded) if isinstance(found, Tokens)
+        ]
         for one, found in zip(chunk, encoded):
             if isinstance(found, Tokens):
                 unknown.update(_unknown(trained.tokenizer, one.raw))
@@ -235,7 +238,7 @@ def _answered(
                 if not unusual and (difference := trained.unlike_training(found)):
                     unusual = f"{one.name} {difference}"
                     log.warning("%s; do not rely on such predictions", unusual)
-        answers = iter(trained.predictor.answers(answer, tokens))
+        answers = iter(trained.predictor.answers(answer, known))
         for one, found in zip(chunk, encoded):
             yield one, next(answers) if isinstance(found, Tokens) else found
     if outside:
@@ -255,9 +258,7 @@ def _listed(shown: list[str], number: int) -> str:
 
 
 def _rows_of_cells(tokenizer: Tokenizer, raw: Any) -> Iterator[tuple[Cells, Any]]:
-    """Each row of cells in a raw example, with its tokenizer; none in tokens, as a server encodes them."""
-    if isinstance(raw, Tokens):
-        return
+    """Each row of cells in a raw example, with its tokenizer."""
     if isinstance(tokenizer, Join):
         for name, part in tokenizer.runs(raw):
             yield from _rows_of_cells(tokenizer.parts[name], part)
@@ -289,6 +290,8 @@ def outside_training(tokenizer: Tokenizer, raw: Any) -> str:
 
 def _encoded(trained: TrainedModel, one: Input) -> Tokens | str:
     """Tokens of an input, or the reason why there are none."""
+    if one.tokens is not None:
+        return one.tokens
     try:
         return trained.encode(one.raw)
     except (DataError, OSError) as error:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from seqkit.interfaces import IGNORE, ModelInput, TokenBatch
 from seqkit.objectives.classify import Classify
-from seqkit.objectives.linear_cells import LinearCells
 from seqkit.runs.prepare import Prepared
 from seqkit.runs.trained_model import Predictor
 
@@ -29,16 +28,14 @@ RANGE = (1 / 16, 16.0)
 def calibrate(prepared: Prepared) -> float | None:
     """Divide a classifier's logits by the temperature of least validation loss (Guo et al. 2017, section 4.2).
 
-    The head's last layer takes it, or the shares beside a linear model, so all that uses the weights has it; the
-    likeliest classes stay. Returns the temperature; None: there is none, for want of `FEWEST` labels or of a linear
-    last layer.
+    The head's last layer takes it, so all that uses the weights has it; the likeliest classes stay. Returns the
+    temperature; None: there is none, for want of `FEWEST` labels or of a linear last layer.
     """
     if prepared.tasks:
         return None
     objective = prepared.data.objective
     loader = prepared.data.val_dataloader()
     head = prepared.model.head
-    shortcut = prepared.model.shortcut
     layer = getattr(head, "linear", None)
     # no subclass: LoRA's has more in it
     if type(layer) is not nn.Linear or getattr(head, "softcap", None) is not None:
@@ -55,11 +52,7 @@ def calibrate(prepared: Prepared) -> float | None:
         return None
     temperature = best_temperature(logits, labels)
     with torch.no_grad():
-        for weight in (
-            [shortcut.shares]
-            if isinstance(shortcut, LinearCells)
-            else layer.parameters(recurse=False)
-        ):
+        for weight in layer.parameters(recurse=False):
             weight.div_(temperature)
     return temperature
 

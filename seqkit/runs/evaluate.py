@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seqkit.classical.strong_baseline import Found
 from seqkit.config import Config, complete
 from seqkit.data.module import DataModule
-from seqkit.errors import DivergedError, UsageError, one_line
+from seqkit.errors import DivergedError, UsageError
 from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenSpec
 from seqkit.interfaces.finite import flaw
 from seqkit.model import Model
@@ -28,8 +29,17 @@ from seqkit.objectives.regress import Regress
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.progress import track
 from seqkit.runs.intervals import errors_by_target, has_intervals, intervals, wilson
+from seqkit.runs.joined import Joined, loaded
+from seqkit.runs.joining import found_for, in_order, tolerant
 from seqkit.runs.reopened import check_data, reopened, with_data
-from seqkit.runs.summary import Interval, Summary, data_name, target_names
+from seqkit.runs.summary import (
+    Interval,
+    JoinedMethod,
+    StrongBaseline,
+    Summary,
+    data_name,
+    target_names,
+)
 from seqkit.runs.trained_model import load_one
 from seqkit.training.loggers import log_test_metrics
 from seqkit.training.trainer import make_trainer, silence_lightning
@@ -38,12 +48,12 @@ log = logging.getLogger("seqkit")
 
 
 def evaluate(
-    folder: Path, split: str, specialist: Specialist | None = None, *, moved_to: str | None = None
+    folder: Path, split: str, paired: Paired | None = None, *, moved_to: str | None = None
 ) -> dict[str, float]:
-    """Metrics of a run's weights on a split of its data ("valid" or "test"). Raises UsageError if there is none.
+    """Metrics of a run on a split of its data ("valid" or "test"). Raises UsageError if there is none.
 
     The test split of a run that was trained and not tested finishes it: its summary gets metrics and baselines.
-    specialist: as of `finish`. moved_to: where the run's files are now; None: where it says.
+    paired: as of `finish`. moved_to: where the run's files are now; None: where it says.
     """
     import pytorch_lightning as pl
 
@@ -56,18 +66,39 @@ def evaluate(
     data, doubt = reopened(trained, ["test" if is_test else "validation"], words=words)
     if is_test and trained.summary.state == "trained":
         check_data(trained.summary.data_sha256, data, folder)
-        return finish(folder, trained.summary, trained.model, data, config, specialist).metrics
-    metrics = evaluate_model(trained.model, data, config, split, title=True)
+        return finish(folder, trained.summary, trained.model, data, config, paired).metrics
+    joined = trained.joined
+    if joined is not None and not is_test:
+        log.warning(
+            "these metrics are of the network alone: the method that joins it was fitted to validation rows, too"
+        )
+        joined = None
+    metrics = _tested(trained.model, data, config, joined, split).metrics
     if doubt:
         log.warning("%s, so its metrics may be other ones", doubt)
     return metrics
 
 
-Tested = list[tuple[Tensor, Tensor]]
+Outputs = list[tuple[Tensor, Tensor]]
 """Predictions of the head and targets, of each batch of a loader."""
 
-Specialist = Callable[[DataModule, Tested], dict[str, Any] | None]
-"""A result to set beside a model's, which it gets: `seqkit.report.beside.beside`."""
+Paired = Callable[[DataModule, Tensor, Tensor, Tensor], list[float] | None]
+"""How much better a run's predictions are than others on the same test examples: `seqkit.report.beside.difference`."""
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A run on a split.
+
+    metrics: of the run. network: metrics of the network alone, where a classical method joins it, else empty.
+    outputs: predictions of all examples in their order, [m k], of `run`, `network` and `classical`, and target:
+    theirs; empty and None where examples have several tokens each, which are not independent.
+    """
+
+    metrics: dict[str, float]
+    network: dict[str, float] = field(default_factory=dict)
+    outputs: Mapping[str, Tensor] = field(default_factory=dict)
+    target: Tensor | None = None
 
 
 def finish(
@@ -76,35 +107,49 @@ def finish(
     model: Model,
     data: DataModule,
     config: Config,
-    specialist: Specialist | None = None,
+    paired: Paired | None = None,
     *,
     loggers: Sequence[Any] = (),
 ) -> Summary:
     """Test a trained run, compute the baselines, and write all to its summary, which is returned.
 
-    specialist: the strong baseline; None, or a trial run: there is none beside the best constant. loggers: Lightning's,
-    which get the metrics, too.
+    paired: gives the interval of a difference; None: none is computed. loggers: Lightning's, which get the metrics,
+    too. A trial run has no classical method beside it.
     """
     objective = data.objective
     num_test = len(data.test_dataloader().examples)
     summary = summary.changed(num_test=num_test, data_sha256=data.sha256())
     summary.write(folder)  # a test that is stopped goes on with the same data
-    metrics, found_intervals, tested = _tested(model, data, config)
+    joined = loaded(folder, summary, data.tokenizer, objective)
+    tested = _tested(model, data, config, joined, "test")
+    metrics = tested.metrics
+    found_intervals: list[Interval] = []
+    if isinstance(objective, Regress) and has_intervals(objective):
+        both = [(tested.outputs["run"], tested.target)] if tested.target is not None else []
+        found_intervals = intervals(errors_by_target(objective, both), target_names(config))
     constant, num_predictions = baseline(objective, model.spec, data)
     splits = data.splits()
     valid = data.val_dataloader()
     is_counted = (
         isinstance(objective, Classify)
-        and tested
+        and tested.outputs
         and num_predictions
         and data.test_groups() is None
     )
     beside = None
-    if specialist is not None and not summary.trial:
-        beside = _beside(specialist, data, tested)
+    if config.get("classical") != "off" and not summary.trial:
+        with tolerant():
+            beside = _beside(summary, data, tested, paired)
+    if beside is not None:
+        known = _listed(beside.metrics)
+        log.info("beside it, %s in %.1f s: %s", beside.name, beside.seconds, known)
     if isinstance(objective, NextToken) and (num_bytes := bytes_of_test_split(data)):
-        for found in (metrics, constant, *([] if beside is None else [beside["metrics"]])):
+        for found in (metrics, constant, *([] if beside is None else [beside.metrics])):
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
+    entry = summary.joined
+    if entry is not None:
+        difference = _difference(paired, data, tested, "network")
+        entry = entry.changed(metrics=tested.network, difference=difference)
     summary = summary.changed(
         state="finished",
         metrics=metrics,
@@ -113,6 +158,7 @@ def finish(
         data_sha256=data.sha256(),
         date=datetime.now().isoformat(timespec="seconds"),
         data=data_name(config),
+        joined=entry,
         strong_baseline=beside,
         intervals=found_intervals or None,
         accuracy_interval=wilson(metrics["accuracy"], num_predictions) if is_counted else None,
@@ -131,41 +177,69 @@ def finish(
 
 
 def _tested(
-    model: Model, data: DataModule, config: Config
-) -> tuple[dict[str, float], list[Interval], Tested]:
-    """Metrics on the test split; prediction intervals of a regression, if it has some; predictions of labels.
+    model: Model, data: DataModule, config: Config, joined: Joined | None, split: str
+) -> Tested:
+    """A run on a split. joined: the classical method that joins the network; None: there is none."""
+    from seqkit.classical.method import metrics_of
 
-    There are no predictions of the tokens of several examples, which are not independent.
-    """
     objective = data.objective
-    is_alone = len(data.test_dataloader().examples) == 1
-    test = Tested()
+    loader = data.test_dataloader() if split == "test" else data.val_dataloader()
+    is_alone = not isinstance(loader, list) and len(loader.examples) == 1
     is_kept = isinstance(objective, LabelObjective) and (objective.level == "sequence" or is_alone)
-    metrics = evaluate_model(
-        model, data, config, "test", title=True, tested=test if is_kept else None
-    )
-    if not (isinstance(objective, Regress) and has_intervals(objective)):
-        return metrics, [], test
-    return metrics, intervals(errors_by_target(objective, test), target_names(config)), test
+    each = Outputs()
+    kept = each if is_kept else None
+    metrics = evaluate_model(model, data, config, split, title=True, outputs=kept)
+    if not each:
+        return Tested(metrics)
+    network, target = (torch.cat(column) for column in zip(*each))
+    network, target = in_order(network, target, loader)
+    if joined is None:
+        return Tested(metrics, {}, {"run": network}, target)
+    classical = joined.member.predict(raws_of(data, split))
+    both = joined.pool.of(network.float(), classical, objective)
+    outputs = {"run": both, "network": network, "classical": classical}
+    return Tested(metrics_of(objective, both, target), metrics, outputs, target)
 
 
-def _beside(specialist: Specialist, data: DataModule, tested: Tested) -> dict[str, Any] | None:
-    """The specialist's results; None, with a line in the log, where it has none: a run needs none."""
-    try:
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = specialist(data, tested)
-    except Exception as error:  # whatever classical features make of a user's own data
-        log.warning("no strong baseline: %s", one_line(f"{error}")[:300])
+def raws_of(data: DataModule, split: str) -> list[Any]:
+    """Raw examples of a split, in its order."""
+    splits = data.splits()
+    return [sample.raw for sample in (splits.test if split == "test" else splits.valid or ())]
+
+
+def _beside(
+    summary: Summary, data: DataModule, tested: Tested, paired: Paired | None
+) -> StrongBaseline | None:
+    """The classical method beside a run, with its metrics on the test split; None: there is none."""
+    from seqkit.classical.method import finite, metrics_of
+
+    metrics = {}
+    found: JoinedMethod | Found | None = summary.joined
+    if found is None and (found := found_for(data)) is None:
         return None
-    if found is not None:
-        log.info(
-            "beside it, %s in %.1f s: %s",
-            found["name"],
-            found["seconds"],
-            _listed(found["metrics"]),
-        )
-    return found
+    if isinstance(found, Found):
+        metrics = found.metrics
+        if found.member is not None:
+            classical = found.member.predict(raws_of(data, "test"))
+            tested = replace(tested, outputs={**tested.outputs, "classical": classical})
+    difference = None
+    if "classical" in tested.outputs:
+        assert tested.target is not None
+        metrics = finite(metrics_of(data.objective, tested.outputs["classical"], tested.target))
+        difference = _difference(paired, data, tested, "classical")
+    made = StrongBaseline(
+        name=found.name, metrics=metrics, num_train=found.num_train, seconds=found.seconds
+    )
+    return made.changed(difference=difference)
+
+
+def _difference(
+    paired: Paired | None, data: DataModule, tested: Tested, name: str
+) -> list[float] | None:
+    """The run's main metric less that of other predictions, and its 95 % interval; None: it has none."""
+    if paired is None or tested.target is None:
+        return None
+    return paired(data, tested.outputs["run"], tested.outputs[name], tested.target)
 
 
 def _listed(metrics: Mapping[str, float]) -> str:
@@ -179,11 +253,12 @@ def evaluate_model(
     split: str,
     *,
     title: bool = False,
-    tested: Tested | None = None,
+    outputs: Outputs | None = None,
 ) -> dict[str, float]:
     """Metrics of a model on a split, on one device. Raises DivergedError where it computes what is not finite.
 
-    title: whether to show progress, unless the configuration says no. tested: gets what each batch adds; None: nothing.
+    title: whether to show progress, unless the configuration says no. outputs: gets what each batch adds; None:
+    nothing.
     """
     from seqkit.training.module import TrainingModule
     from seqkit.training.progress import StepProgress
@@ -197,8 +272,8 @@ def evaluate_model(
                     f"the model computes {what} on the {split} split, so it has no metrics: training diverged, or the "
                     "weights are damaged; train again with a lower --optimizer.lr"
                 )
-        if tested is not None and output.prediction is not None and output.inputs is not None:
-            tested.append((output.prediction.cpu(), output.inputs.target.cpu()))
+        if outputs is not None and output.prediction is not None and output.inputs is not None:
+            outputs.append((output.prediction.cpu(), output.inputs.target.cpu()))
 
     loader = data.test_dataloader() if split == "test" else data.val_dataloader()
     if not loader:

@@ -17,6 +17,7 @@ from seqkit.pretrained import folder as foreign
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.family import task_of
 from seqkit.runs.folder import CONFIG, GIVEN, STATE, SUMMARY, digests
+from seqkit.runs.joined import FILE as JOINED
 from seqkit.tokenizers.from_file import NAME as TOKENIZER
 from seqkit.training.checkpoint_files import FOLDER
 from seqkit.training.weights import untied
@@ -161,6 +162,8 @@ def to_seqkit(trained: TrainedModel, out: Path) -> list[str]:
             held.pop(GIVEN, None)  # with paths of this machine
             write_json(part / name, held | (digests(part) if name == SUMMARY else {}))
         foreign.keep_files(run, part)
+        if (run / JOINED).is_file():
+            shutil.copyfile(run / JOINED, part / JOINED)
     return []
 
 

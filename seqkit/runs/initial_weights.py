@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,13 @@ from seqkit.pretrained.family import task_of
 from seqkit.pretrained.folder import is_foreign, located, objective_state, settings
 from seqkit.pretrained.folder import weights as weights_of
 from seqkit.runs.folder import CONFIG
+from seqkit.runs.joined import network_alone
 from seqkit.runs.summary import Initial
 from seqkit.runs.trained_model import load_one
 from seqkit.tokenizers.join import Join
 from seqkit.training.weights import component_of
+
+log = logging.getLogger("seqkit")
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,8 @@ def _trained(run: Path) -> Source:
         )
     with torch.random.fork_rng(devices=[]):  # what is new is as without these weights
         trained = load_one(run)
+    if said := network_alone(trained.summary, f"model.init {run}"):
+        log.warning("%s", said)
     return Source(
         complete({key: trained.config[key] for key in MODEL_KEYS}, only=MODEL_KEYS),
         trained.model.state_dict(),

@@ -26,7 +26,7 @@ from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
 from seqkit.registry.commands import command
 from seqkit.runs.calibration import calibrate
-from seqkit.runs.evaluate import Specialist, evaluate_model, finish
+from seqkit.runs.evaluate import Paired, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
     DIGESTED,
@@ -45,13 +45,14 @@ from seqkit.runs.folder import (
     opened,
 )
 from seqkit.runs.initial_weights import told
+from seqkit.runs.joined import Joined, saved
+from seqkit.runs.joining import join
 from seqkit.runs.launcher import rank, telling_of_lost_processes
-from seqkit.runs.linear_model import add_linear_model
 from seqkit.runs.mixture import constants, evaluate_run, finish_tasks
 from seqkit.runs.prepare import Prepared, check_examples, prepare, saved_state
 from seqkit.runs.reopened import check_data
 from seqkit.runs.setup import RunSetup, begin_fine_tuning, end_fine_tuning
-from seqkit.runs.summary import Summary, read_summary, state
+from seqkit.runs.summary import JoinedMethod, Summary, read_summary, reasons_of_trial, state
 from seqkit.runs.trained_files import write_summary, write_tasks
 from seqkit.training import metrics_csv
 from seqkit.training.checkpoint_files import (
@@ -89,14 +90,14 @@ def run(
     folder: Path,
     *,
     examine: Callable[[Model, DataModule], object] | None = None,
-    specialist: Specialist | None = None,
+    paired: Paired | None = None,
     resume: Resumed | None = None,
     tables: Tables | None = None,
     broken: Sequence[str] | None = None,
 ) -> Summary | None:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
-    examine: looks at the tested model and its data. specialist: strong baseline, beside the best constant. resume:
+    examine: looks at the tested model and its data. paired: as of `finish`. resume:
     where the unfinished run of this configuration in `folder` goes on; None: there is none. tables: has read the user's
     table already; None: it has not. broken: sentences on the laws that the model is known to break; None: it is
     examined first.
@@ -146,14 +147,14 @@ def run(
                 )
                 assert summary is not None  # as on every first process
                 if prepared.tasks:
-                    return finish_tasks(folder, prepared, specialist, attempt.loggers)
+                    return finish_tasks(folder, prepared, paired, attempt.loggers)
                 summary = finish(
                     folder,
                     summary,
                     prepared.model,
                     prepared.data,
                     prepared.config,
-                    specialist,
+                    paired,
                     loggers=attempt.loggers,
                 )
                 if examine is not None:
@@ -177,7 +178,7 @@ def _begin(folder: Path, prepared: Prepared) -> None:
 def resume_run(
     folder: Path,
     changes: Mapping[str, Any],
-    specialist: Specialist | None = None,
+    paired: Paired | None = None,
 ) -> Summary | None:
     """Resume an unfinished run.
 
@@ -204,18 +205,18 @@ def resume_run(
         )
     # killed between the two, by an earlier version: nothing is lost
     if not (folder / STATE).is_file() and not has_written(folder / FOLDER):
-        return run(config, folder, specialist=specialist, resume=resumed)
+        return run(config, folder, paired=paired, resume=resumed)
     if changed := changed_plugins(folder, config):
         raise DataError(
             f"the plug-in {', '.join(changed)} has changed since {folder} began (its SHA-256 differs); "
             "bring the old one back, or train a new run"
         )
     seen = as_seen_from_here(_as_given(config, folder), folder)
-    return run(seen, folder, specialist=specialist, resume=resumed)
+    return run(seen, folder, paired=paired, resume=resumed)
 
 
 MAY_CHANGE = (
-    "trainer.skip_nonfinite", "trainer.allow_broken_laws", "trainer.checkpoint_every_minutes",
+    "classical", "trainer.skip_nonfinite", "trainer.allow_broken_laws", "trainer.checkpoint_every_minutes",
     "trainer.checkpoint_every_n_steps", "trainer.checkpoint_keep", "trainer.enable_progress_bar", "data.num_workers",
 )  # fmt: skip
 """Keys that may change when a run is resumed."""
@@ -224,7 +225,7 @@ MAY_CHANGE = (
 def train_or_resume(
     config: Config,
     folder: Path,
-    specialist: Specialist | None = None,
+    paired: Paired | None = None,
     tables: Tables | None = None,
 ) -> Summary | None:
     """Summary of the run of this configuration in `folder`, whatever is there: a finished run is read, one that was not
@@ -233,15 +234,15 @@ def train_or_resume(
     Raises UsageError where the folder holds another run, else as `run`.
     """
     if not (folder / CONFIG).is_file():
-        return run(config, folder, specialist=specialist, tables=tables)
+        return run(config, folder, paired=paired, tables=tables)
     if not _is_same(config, folder):
         raise UsageError(f"{folder} holds a run of another configuration; give another --out")
     if is_unfinished(folder):
-        return resume_run(folder, {}, specialist)
+        return resume_run(folder, {}, paired)
     if rank() > 0:
         return None
     if state(folder) == "trained":
-        evaluate_run(folder, "test", specialist)
+        evaluate_run(folder, "test", paired)
     elif half_done(folder):
         with opened(folder, lambda: True):
             pass
@@ -414,14 +415,22 @@ class Attempt:
             raise DivergedError(
                 f"{broken} after step {trainer.global_step}, the last; lower the learning rate"
             )
-        after = {
-            "network_share": add_linear_model(self.prepared),
-            "temperature": calibrate(self.prepared),
-        }
-        summary = self._write(trainer, module, weights, tokens_seen, after)
+        temperature = calibrate(self.prepared)
+        signals.first = "the classical method is chosen, and the weights are written"
+        joined = self._join(trainer.global_step)
+        summary = self._write(trainer, module, weights, tokens_seen, temperature, joined)
         log.info("trained in %.0f s, %d steps", self.seconds, trainer.global_step)
         signals.deferred = False
         return summary
+
+    def _join(self, steps: int) -> tuple[Joined, JoinedMethod] | None:
+        """The classical method that joins the network, as of `join`; none joins a trial or a mixture."""
+        data = self.prepared.data
+        if self.prepared.tasks or self.prepared.config["classical"] != "join":
+            return None
+        if reasons_of_trial(steps, data.limit, len(data.train_dataloader().examples)):
+            return None
+        return join(self.prepared)
 
     def _check_same(self, known: Mapping[str, Any], num_steps: int, num_processes: int) -> None:
         """Raise if a checkpoint is of a training of another length, of other data or by more or fewer processes."""
@@ -438,9 +447,12 @@ class Attempt:
         module: Any,
         weights: str,
         tokens: Mapping[str, int],
-        after: Mapping[str, float | None],
+        temperature: float | None,
+        joined: tuple[Joined, JoinedMethod] | None,
     ) -> Summary:
-        """Write the weights, then the summary, of the run or of each of its tasks. tokens: seen in training, by task.
+        """Write the weights, then the summary, of the run or of each of its tasks.
+
+        tokens: seen in training, by task. temperature: as of `calibrate`. joined: as of `join`.
 
         Raises StorageError if there is no room.
         """
@@ -454,12 +466,16 @@ class Attempt:
         }
         if self.broken:
             facts["broken_laws"] = self.broken
-        facts |= {name: round(value, 4) for name, value in after.items() if value is not None}
+        if temperature is not None:
+            facts["temperature"] = round(temperature, 4)
         facts |= {
             "wall_seconds": round(self.seconds, 1),
             **end_fine_tuning(prepared.built.trainer, prepared.model),
         }
         try:
+            if joined is not None:
+                method, entry = joined
+                facts["joined"] = entry.changed(sha256=saved(method, self.folder))
             if not prepared.tasks:
                 return write_summary(self.folder, prepared, {**facts, "tokens_seen": tokens[""]})
             own: dict[str, dict[str, Any]] = {

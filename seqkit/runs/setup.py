@@ -71,7 +71,10 @@ class RunSetup:
         )
         if wants_best and validates and all(loaders):
             averages = any(isinstance(one, WeightAveraging) for one in users)
-            self.best = best_weights(folder / FOLDER, prepared.objectives(), averages=averages)
+            labels = () if prepared.tasks else prepared.data.splits().valid.labels
+            self.best = best_weights(
+                folder / FOLDER, prepared.objectives(), averages=averages, labels=labels
+            )
             callbacks += [self.best, FinalValidation()]
         elif asked == "best":
             log.warning(

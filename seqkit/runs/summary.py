@@ -72,6 +72,23 @@ class StrongBaseline(Record, frozen=True):
     difference: tuple[float, float, float] | None = None
 
 
+class JoinedMethod(Record, frozen=True):
+    """The classical method that joins a run's network (`seqkit.runs.joined`), and the weights of both.
+
+    sha256: of its file. metrics: those of the network alone on the test split. difference: the run's main metric less
+    the network's, and the ends of its 95 % interval.
+    """
+
+    name: str
+    num_train: int
+    seconds: float
+    network_weight: float
+    classical_weight: float
+    sha256: str = ""
+    metrics: dict[str, float] = {}
+    difference: tuple[float, float, float] | None = None
+
+
 class Interval(Record, frozen=True):
     """Predictions of a target are within ± `half_width` of it, by so many test examples; or, in an older run, by
     `num_valid` of validation."""
@@ -119,7 +136,7 @@ class Summary(Record, frozen=True):
     broken_laws: list[str] = []
     weights: str = "last"
     steps: int
-    network_share: float | None = None
+    joined: JoinedMethod | None = None
     temperature: float | None = None
     wall_seconds: float
     tokens_seen: int
@@ -148,6 +165,18 @@ class Summary(Record, frozen=True):
     def digests(self) -> dict[str, str | None]:
         """SHA-256 of the run's configuration and state, as of `folder.digests`; None: it is not known."""
         return {"config_sha256": self.config_sha256, "state_sha256": self.state_sha256}
+
+    @property
+    def of_network(self) -> Summary:
+        """The summary of the network alone: itself, unless a classical method joins it."""
+        if self.joined is None:
+            return self
+        own = {"joined", "intervals", "accuracy_interval"}
+        left = {key: value for key, value in self.written.items() if key not in own}
+        if self.strong_baseline is not None:
+            strong = self.strong_baseline.written
+            left["strong_baseline"] = {key: strong[key] for key in strong if key != "difference"}
+        return Summary(**{**left, "metrics": self.joined.metrics})
 
     @property
     def made_by(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,8 @@ from seqkit.files import read_mapping
 from seqkit.generation.decode import evaluating
 from seqkit.interfaces import LabeledBatch, LossOutput, Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
+from seqkit.objectives.labels import LabelObjective
+from seqkit.registry.commands import command
 from seqkit.runs.answers import predictions
 from seqkit.runs.folder import (
     CONFIG,
@@ -32,6 +35,7 @@ from seqkit.runs.folder import (
     check_no_links,
     missing_plugins,
 )
+from seqkit.runs.joined import Joined, loaded
 from seqkit.runs.summary import Summary, check_trained, read_summary, task_folders
 from seqkit.training.weights import load_weights
 
@@ -63,6 +67,31 @@ class TrainedModel:
     def device(self) -> torch.device:
         """Device of the model's weights."""
         return next(self.model.parameters()).device
+
+    @cached_property
+    def joined(self) -> Joined | None:
+        """The classical method that joins the network; None: it predicts alone. Raises DataError as `loaded`."""
+        return loaded(self.folder, self.summary, self.tokenizer, self.objective)
+
+    def outputs(self, batch: TokenBatch, raws: Sequence[Any]) -> Tensor:
+        """Input of the objective's `decode`: what the network gives, and the classical method if one joins it.
+
+        raws: the raw examples of the batch.
+        """
+        prediction = self.objective.predict(self.model, batch)
+        return prediction if self.joined is None else self.joined.of(prediction, raws)
+
+    def step(self, batch: LabeledBatch, raws: Sequence[Any]) -> LossOutput:
+        """Output of the objective's step, on the CPU, for the predictions of network and classical method."""
+        output = self.predictor.step(self.objective, batch)
+        if self.joined is None:
+            return output
+        assert isinstance(self.objective, LabelObjective)
+        assert output.prediction is not None
+        assert output.inputs is not None
+        both = self.joined.of(output.prediction, raws)
+        found = self.objective.loss(both, output.inputs.target.cpu())
+        return replace(found, inputs=output.inputs, prediction=both)
 
     def predict(
         self, raws: Iterable[Any], batch_size: int = 32, names: Sequence[str] | None = None
@@ -136,6 +165,11 @@ def load_one(
         )
     config = Config(read_mapping(folder / CONFIG, "data", "model", "tokenizer"))
     summary = read_summary(folder)
+    if summary.get("network_share") is not None:
+        raise UsageError(
+            f"{folder} is averaged with a linear model, as earlier versions put it beside the network; train again "
+            f"with: {command('fit', folder / CONFIG)}"
+        )
     state = read_mapping(folder / STATE, "objective", "tokenizer")
     check_as_trained(folder, summary.digests)
     try:
@@ -182,6 +216,8 @@ def load_state(built: Built, state: Mapping[str, Any], task: str | None = None) 
         built.tokenizer.load_state(state["tokenizer"])
         built.model["objective"].load_state(state["objective"])
         built.model["objective"].read_from(built.tokenizer)
+    except UsageError:
+        raise
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"state.json does not fit the run ({described(error)}); copy the run again"
@@ -219,16 +255,19 @@ class Predictor:
         return replace(output, **here)
 
     def answers(
-        self, compute: Callable[[TokenBatch], Sequence[Any]], examples: Sequence[Tokens]
+        self,
+        compute: Callable[[TokenBatch, Sequence[Any]], Sequence[Any]],
+        examples: Sequence[tuple[Tokens, Any]],
     ) -> list[Any]:
-        """Answers of `compute` to the examples of one batch; for one that fails, the reason (a string).
+        """Answers of `compute` to the examples of one batch, given as tokens and raw; for one that fails, the reason.
 
         If the batch fails, each example is tried alone, so that the others have their answers.
         """
         if not examples:
             return []
         try:
-            return list(self.run(compute, TokenBatch.collate(examples)))
+            tokens, raws = zip(*examples)
+            return list(self.run(lambda batch: compute(batch, raws), TokenBatch.collate(tokens)))
         except UsageError:
             raise
         except (ValueError, RuntimeError, MemoryError) as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqkit.data.inputs import Input
@@ -12,7 +11,6 @@ from seqkit.errors import printable, reason
 from seqkit.generation.any_tokens import needs_any_tokens
 from seqkit.generation.prompts_to_text import MAX_NEW_TOKENS, stream_text
 from seqkit.generation.sampling import Sampling
-from seqkit.interfaces import Tokens
 from seqkit.runs.answers import (
     check_predicts,
     outside_training,
@@ -40,9 +38,8 @@ class ServedRun:
     def __init__(self, trained: TrainedModel, seconds: float):
         self.reader = InputReader(trained)
         self.seconds = seconds
-        self.trained = _Encoded(
-            **{name: getattr(trained, name) for name in trained.__dataclass_fields__}
-        )
+        self.trained = trained
+        _ = trained.joined  # read before the first request
         self.writes_text = _writes_text(self.reader)
 
     def answers(self, requests: Sequence[tuple[Action, Any]]) -> list[dict[str, Any]]:
@@ -52,7 +49,7 @@ class ServedRun:
         """
         until = time.monotonic() + self.seconds
         found: dict[int, dict[str, Any]] = {}
-        encoded: dict[int, Tokens] = {}
+        encoded: dict[int, Input] = {}
         warnings: dict[int, str] = {}
         for i, (action, value) in enumerate(requests):
             try:
@@ -62,14 +59,17 @@ class ServedRun:
                     found[i] = {"status": 503, "detail": "the server is busy; try again"}
                 else:
                     raw = self.reader.raw(value)
-                    encoded[i] = self.reader.tokens(raw)
+                    tokens = self.reader.tokens(raw)
+                    encoded[i] = Input("the input", raw, tokens=tokens)
                     warnings[i] = outside_training(self.trained.tokenizer, raw)
             except (
                 Exception
             ) as error:  # the tokenizer may be the user's own code: whatever it raises
                 found[i] = _refused(reason(error))
         for action, compute in (("predict", self._predictions), ("embed", self._vectors)):
-            lengths = {i: len(x) for i, x in encoded.items() if requests[i][0] == action}
+            lengths = {
+                i: len(one.tokens or ()) for i, one in encoded.items() if requests[i][0] == action
+            }
             for batch in of_like_lengths(lengths):
                 found |= zip(batch, compute([encoded[i] for i in batch]), strict=True)
         for i, warning in warnings.items():
@@ -77,21 +77,20 @@ class ServedRun:
                 found[i].setdefault("warning", warning)
         return [found[i] for i in range(len(requests))]
 
-    def _vectors(self, examples: Sequence[Tokens]) -> Iterator[dict[str, Any]]:
-        for vector in vectors(self.trained, [Input("the input", one) for one in examples]):
+    def _vectors(self, inputs: Sequence[Input]) -> Iterator[dict[str, Any]]:
+        for vector in vectors(self.trained, inputs):
             if vector.values is None:
                 yield _refused(vector.error)
             else:
                 yield {"vector": vector.values.tolist()}
 
-    def _predictions(self, examples: Sequence[Tokens]) -> Iterator[dict[str, Any]]:
+    def _predictions(self, inputs: Sequence[Input]) -> Iterator[dict[str, Any]]:
         classes = probability_names(self.trained.objective)
         names = prediction_names(self.trained)
-        inputs = [Input("the input", one) for one in examples]
         answers = predictions(
             self.trained, inputs, probabilities=bool(classes), batch_size=len(inputs)
         )
-        for one, answer in zip(examples, answers, strict=True):
+        for one, answer in zip(inputs, answers, strict=True):
             if answer.error is not None:
                 yield _refused(answer.error)
                 continue
@@ -111,7 +110,8 @@ class ServedRun:
                     found["probabilities"] = shares
                 else:
                     found["probabilities"] = shares[0]
-            if difference := self.trained.unlike_training(one):
+            assert one.tokens is not None
+            if difference := self.trained.unlike_training(one.tokens):
                 found["warning"] = f"the input {difference}; do not rely on the prediction"
             yield found
 
@@ -147,15 +147,6 @@ def of_like_lengths(lengths: dict[int, int]) -> Iterator[list[int]]:
         batch.append(key)
     if batch:
         yield batch
-
-
-@dataclass(frozen=True)
-class _Encoded(TrainedModel):
-    """A trained model whose raw examples are tokens already, checked for their number."""
-
-    def encode(self, raw: Any) -> Tokens:
-        """The tokens, or those of a raw example."""
-        return raw if isinstance(raw, Tokens) else super().encode(raw)
 
 
 def _writes_text(reader: InputReader) -> bool:

@@ -135,6 +135,9 @@ class AnswersAPI(RunAPI):
         answer, has_probabilities = output
         if not has_probabilities:
             answer.pop("probabilities", None)
+        elif "probabilities" not in answer and "detail" not in answer:
+            said = "this run predicts no classes; leave out probabilities"
+            answer = {"status": 422, "detail": said}
         try:
             return JSONResponse(answer, answer.pop("status", 200))
         except ValueError:

@@ -62,7 +62,7 @@ class Case:
     ) -> Case:
         """The case of a fitted objective, which reads its tokenizer and inputs, and makes its head."""
         objective.read_from(tokenizer)
-        objective.fit_inputs(zip(tokens, labels[0]), 1)
+        objective.fit_inputs(zip(tokens, labels[0]))
         targets = [x if x is None else objective.encode_target(x) for x in labels[0]]
         build = partial(Transformer, 16, 1, num_heads=2)
         with seeded(0):

@@ -23,7 +23,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         ],
         "image": ["Patches"],
         "molecule": ["Molecule"],
-        "python_code": ["PythonCode"],
         "resize": ["Resize"],
         "spectrogram": ["MultiScale", "SpectrogramPatches"],
         "text": ["Bytes", "Characters", "Words"],

@@ -39,9 +39,11 @@ class Patches(Tokenizer):
 
     patch: side of a patch in pixels, or (height, width).
     channels: number of channels: 1 for grey, 3 for colour (a grey image is repeated three times, a PIL image with
-    transparency is laid on white), or any other number.
+    transparency is laid on white), 4 for colour on white and opacity, or any other number. In a recipe, "auto" is 4
+    where images of a folder or table differ in their opacity, else 3.
     resize: (height, width) in pixels to which every image is resized first, or a `Resize`, for other filters and crops.
-    None keeps the size of the images, which patches must then tile.
+    None keeps the size of the images, which patches must then tile. In a recipe, "auto" is about 64 x 64 in the shape
+    of the images of a folder or table.
     crop: True first crops the image to its largest central part with the aspect ratio of `resize`; False resizes the
     whole image, which changes its aspect ratio.
     mean: subtracted from pixels in [0, 1], one number or one per channel.
@@ -61,8 +63,8 @@ class Patches(Tokenizer):
         self,
         patch: int | tuple[int, int],
         *,
-        channels: int = 1,
-        resize: tuple[int, int] | Resize | None = None,
+        channels: int | Literal["auto"] = 1,
+        resize: tuple[int, int] | Resize | Literal["auto"] | None = None,
         crop: bool = False,
         mean: float | Sequence[float] = 0.5,
         std: float | Sequence[float] = 0.5,
@@ -72,6 +74,11 @@ class Patches(Tokenizer):
     ) -> None:
         p, q = (patch, patch) if isinstance(patch, int) else patch
         self.patch = (int(p), int(q))
+        if isinstance(channels, str) or isinstance(resize, str):
+            raise ValueError(
+                f"channels={channels}, resize={resize}; auto is for recipes, which look at the images: give a number "
+                "of channels, and (height, width) or None"
+            )
         self.channels = channels
         self.crop = crop
         if min(*self.patch, channels) < 1:
@@ -161,8 +168,11 @@ class Patches(Tokenizer):
         tile.
         """
         image = _pixels(raw)
-        if self.channels == 3 and getattr(raw, "mode", None) == "RGBA":
-            image = _on_white(image)
+        mode = getattr(raw, "mode", None)
+        if self.channels == 4 and mode in ("L", "RGB"):
+            image = torch.cat([image.expand(3, -1, -1), torch.ones_like(image[:1])])
+        if self.channels in (3, 4) and mode == "RGBA":
+            image = torch.cat([_on_white(image), image[3:]])[: self.channels]
         c = image.shape[0]
         if c != self.channels and (c, self.channels) != (1, 3):
             raise DataError(

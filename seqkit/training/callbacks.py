@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,14 @@ import torch
 from pytorch_lightning import callbacks as lightning
 
 from seqkit.errors import UsageError, suggest
+from seqkit.interfaces import IGNORE
 from seqkit.objectives.metric import primary_metric
 from seqkit.training.checkpoint_files import BEST
 from seqkit.training.module import RELATIVE_LOSS, Task
 from seqkit.training.private_names import averaged_model
+
+FEW_LABELS = 200
+"""Validation labels below which the loss chooses the best weights, as accuracy then has few values and jumps."""
 
 
 class EMA(lightning.EMAWeightAveraging):
@@ -55,11 +59,12 @@ class EMA(lightning.EMAWeightAveraging):
 
 
 def best_weights(
-    folder: Path, tasks: Mapping[str, Task], *, averages: bool
+    folder: Path, tasks: Mapping[str, Task], *, averages: bool, labels: Sequence[Any]
 ) -> lightning.ModelCheckpoint:
-    """Callback that keeps the weights with the best validation metric: the objective's primary one, or `RELATIVE_LOSS`
-    of several tasks.
+    """Callback that keeps the weights with the best validation metric: the objective's primary one, the loss in place
+    of accuracy where labels are few (`FEW_LABELS`), or `RELATIVE_LOSS` of several tasks.
 
+    labels: of the validation examples of a single task.
     averages: whether another callback averages the weights and validates the average. It writes the average into
     complete checkpoints only; a checkpoint of weights alone would hold others than those that were validated.
     """
@@ -67,8 +72,12 @@ def best_weights(
     mode = "min"
     if len(tasks) == 1:
         ((prefix, task),) = tasks.items()
-        monitor = f"valid/{prefix}{task.objective.primary_metric}"
-        mode = primary_metric(task.objective, task.model.spec).mode
+        name = task.objective.primary_metric
+        if name == "accuracy" and _number(labels) < FEW_LABELS:
+            name = "loss"
+        else:
+            mode = primary_metric(task.objective, task.model.spec).mode
+        monitor = f"valid/{prefix}{name}"
     return _BestWeights(
         dirpath=folder,
         filename=f"{BEST}-{{step}}",
@@ -79,6 +88,11 @@ def best_weights(
         save_on_train_epoch_end=False,
         enable_version_counter=False,
     )
+
+
+def _number(labels: Sequence[Any]) -> int:
+    """Labels that count: of a graph those of its nodes that are known, of a text those of its tokens."""
+    return sum(int((torch.as_tensor(label) != IGNORE).sum()) for label in labels)
 
 
 class _BestWeights(lightning.ModelCheckpoint):

@@ -23,13 +23,14 @@ log = logging.getLogger("seqkit")
 class StopSignals:
     """Signals that arrived. phase, next_step: what the run is doing, and how it goes on, for the message.
 
-    deferred: keep a signal instead of raising. exits_in_imports: end the process at once, with the message, if a signal
-    comes in an import.
+    deferred: keep a signal instead of raising; first: what is done then before the process stops. exits_in_imports: end
+    the process at once, with the message, if a signal comes in an import.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
         self.phase = "starting"
+        self.first = "a checkpoint is written at the end of this step"
         self.deferred = self.exits_in_imports = False
         self.next_step = ""
 
@@ -82,6 +83,5 @@ class StopSignals:
         if not self.deferred:
             raise self.interrupted(f"stopped while {self.phase}{self.next_step}")
         log.warning(
-            "%s: a checkpoint is written at the end of this step, then the run stops; a second signal ends it now",
-            self.name,
+            "%s: %s, then the run stops; a second signal ends it now", self.name, self.first
         )

@@ -14,6 +14,9 @@ from seqkit.interfaces.finite import flawed_weight
 MAX_HEADER_BYTES = 2**26
 """Bytes of a safetensors file beside its numbers."""
 
+RETIRED = "shortcut.weight", "shortcut.shares"
+"""Weights of runs of earlier versions that are read by nothing."""
+
 
 def save_weights(model: nn.Module, path: Path) -> str:
     """Write all weights, whole or not at all; gives the file's SHA-256. Tied weights are written once."""
@@ -65,13 +68,12 @@ def load_weights(model: nn.Module, path: Path, digest: str) -> None:
 def misfits(weights: dict[str, Tensor], own: dict[str, Tensor]) -> list[str]:
     """Faults of weights for a model, one for each name; a weight that is tied to a given one need not be given."""
     tied = {own[name].data_ptr() for name in weights if name in own}
-    wrong = [
-        f"{name} is missing"
-        for name, x in own.items()
-        if name not in weights and x.data_ptr() not in tied
+    wrong = [f"{name} is missing" for name, x in own.items() if x.data_ptr() not in tied]
+    return wrong + [
+        f"{name} is unknown or of another shape"
+        for name, x in weights.items()
+        if name not in RETIRED and (name not in own or x.shape != own[name].shape)
     ]
-    unlike = [name for name, x in weights.items() if name not in own or x.shape != own[name].shape]
-    return wrong + [f"{name} is unknown or of another shape" for name in unlike]
 
 
 def _read_weights(path: Path, digest: str, max_bytes: int) -> dict[str, Tensor]:

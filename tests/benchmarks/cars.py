@@ -83,7 +83,7 @@ def errors(seed, rows, folder, keys):
         }
         words = {"data.source": source, "seed": seed, "trainer.enable_progress_bar": False, **keys}
         run = seqkit.fit(
-            "multimodal/table", words, preset="cars", out=folder / table.stem, strong_baseline=False
+            "multimodal/table", words, preset="cars", out=folder / table.stem, classical="off"
         )
         columns, division = (
             seqkit.data.Given(target=TARGET, columns=KINDS),

@@ -57,8 +57,8 @@ ADDED = {
     "embedding_scale": 1.0, "embedding_bias": True, "residual.scale": 1.0, "tokenizer.num_prefix_tokens": 0,
     "tokenizer.positions": "grid", "objective.tied_bias": False, "objective.logit_scale": 1.0,
     "position.interleaved": True, "objective.forecast": False, "tokenizer.stem": [], "tokenizer.colour": False,
-    "tokenizer.patch": 1, "objective.linear": False, "backbone.residual": False,
-    "trainer.allow_broken_laws": False,
+    "tokenizer.patch": 1, "backbone.residual": False,
+    "trainer.allow_broken_laws": False, "classical": "off",
 }  # fmt: skip
 """Settings that some pages are older than, with the value that changes nothing. (None needs no entry.)"""
 

@@ -44,23 +44,22 @@ from tests.benchmarks.defaults_data import Case, cases
 def rival_answers(case: Case) -> tuple[str, np.ndarray]:
     """Name and answers for the test rows of the method that `seqkit fit` sets beside its run."""
     with tempfile.TemporaryDirectory() as place:
-        args = Namespace()
-        _, args.overrides = parser().parse_known_args(
-            ["fit", *map(str, case.write(Path(place)))], args
-        )
+        args = Namespace(words=["fit", *map(str, case.write(Path(place)))])
+        _, args.overrides = parser().parse_known_args(args.words, args)
         take_data_as_recipe(args)
         _, data = untrained(complete(args.recipe, args.preset, args.overrides))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found, prediction = strong_baseline(data)
-        names = [Path(data.splits().test.name(i)).stem for i in range(len(data.splits().test))]
-    assert found is not None
-    assert prediction is not None
-    answers = data.objective.decode(prediction)
+            found = strong_baseline(data)
+        assert found is not None
+        assert found.member is not None
+        test = data.splits().test
+        names = [Path(test.name(i)).stem for i in range(len(test))]
+        answers = data.objective.decode(found.member.predict([sample.raw for sample in test]))
     # in the order of their folders; the name of a file is its number
     if case.kind in ("image", "audio"):
         answers = [answer for _, answer in sorted(zip(map(int, names), answers))]
-    return found["name"], np.array(answers)
+    return found.name, np.array(answers)
 
 
 def default_answers(

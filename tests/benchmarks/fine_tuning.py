@@ -54,7 +54,8 @@ def main():
             str(seed),
             "--trainer.enable_progress_bar",
             "false",
-            "--no-baseline",
+            "--classical",
+            "off",
         ]
         tuned = [
             *common,

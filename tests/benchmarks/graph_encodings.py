@@ -147,7 +147,7 @@ def trained(data, preset, encodings, more, seed):
     }
     with tempfile.TemporaryDirectory() as folder:
         run = seqkit.fit(
-            recipe, keys, preset=preset, out=f"{folder}/run", strong_baseline=False, report=False
+            recipe, keys, preset=preset, out=f"{folder}/run", classical="off", report=False
         )
         valid = pandas.read_csv(f"{folder}/run/metrics.csv")[f"valid/{metric}"].dropna()
     return {

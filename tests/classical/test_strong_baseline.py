@@ -6,8 +6,12 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
-from seqkit.classical.method import folds
+from seqkit.classical.images import Images
+from seqkit.classical.member import NodeMember
+from seqkit.classical.method import folds, metrics_of
+from seqkit.classical.methods import ESTIMATORS
 from seqkit.classical.nodes import node_features
 from seqkit.classical.strong_baseline import strong_baseline
 from seqkit.data import DataModule, DataSource, Sample, Selection, Splits
@@ -28,8 +32,6 @@ from seqkit.tokenizers import (
 )
 from seqkit.tokenizers.video import Tubelets
 
-pytest.importorskip("sklearn")
-
 
 class Given(DataSource):
     def __init__(self, train, test, valid=None):
@@ -45,7 +47,26 @@ def found(samples, tokenizer, objective):
         Given([x for i, x in enumerate(samples) if i % 3], samples[::3]), tokenizer, objective
     )
     data.setup()
-    return strong_baseline(data)[0]
+    return with_metrics(data)
+
+
+def outputs(result, data):
+    """Predictions of a method for the test split."""
+    return result.member.predict([sample.raw for sample in data.splits().test])
+
+
+def with_metrics(data):
+    """The baseline as a mapping, with its metrics on the test split."""
+    result = strong_baseline(data)
+    if result is None or result.member is None:
+        return result and result._asdict()
+    objective, made = data.objective, outputs(result, data)
+    target = torch.stack(
+        [torch.as_tensor(objective.encode_target(x.label)) for x in data.splits().test]
+    )
+    if isinstance(result.member, NodeMember):
+        target = target[0]
+    return result._asdict() | {"metrics": metrics_of(objective, made, target)}
 
 
 def witten_bell(train, test, order, size):
@@ -81,7 +102,7 @@ def test_n_grams_are_those_of_witten_and_bell():
     source = Given(*([Sample(text) for text in each] for each in (*texts, texts[1])))
     data = DataModule(source, Characters(), NextToken(), selection=Selection(window=4))
     data.setup()
-    result, _ = strong_baseline(data)
+    result = with_metrics(data)
     train, test = (
         [data.tokenizer.encode(text).content.tolist() for text in each] for each in texts
     )
@@ -105,7 +126,7 @@ def tone(i):
 
 KINDS = {
     "texts": (lambda i: f"{'good' if i % 2 else 'bad'} thing number {i}", Characters, "TF-IDF"),
-    "images": (lambda i: noise(1, 8, 8) * 0.2 + 0.7 * (i % 2), lambda: Patches(4), "RBF-SVM"),
+    "images": (lambda i: noise(1, 8, 8) * 0.2 + 0.7 * (i % 2), lambda: Patches(4), "on pixels"),
     "videos": (
         lambda i: torch.stack(
             [noise(1, 8, 8) * 0.2 + 0.2 * t for t in range(4)][:: 1 - 2 * (i % 2)]
@@ -131,8 +152,11 @@ KINDS = {
 }
 
 
+DEAR = {"molecules", "images", "sounds", "series", "rows", "ids"}
+
+
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "molecules")) for kind in KINDS]
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in DEAR)) for kind in KINDS]
 )
 def test_each_kind_of_example_has_features_by_which_a_plain_rule_is_learned(kind):
     make, tokenizer, name = KINDS[kind]
@@ -147,6 +171,7 @@ def test_each_kind_of_example_has_features_by_which_a_plain_rule_is_learned(kind
     assert numbers["metrics"]["rmse"] < 1.5  # of the mean: 2.5
 
 
+@pytest.mark.slow
 def test_images_of_many_sizes_and_channels_are_brought_to_one():
     """The class is which half is bright, which no mean of an image shows."""
     samples = []
@@ -192,7 +217,7 @@ def forecast(samples, columns=1):
     cut = 2 * len(samples) // 3
     data = DataModule(Given(samples[:cut], samples[cut:]), Series(columns), Regress(forecast=True))
     data.setup()
-    return strong_baseline(data)[0]
+    return with_metrics(data)
 
 
 def test_numbers_that_are_a_line_through_a_series_are_found_by_ridge_regression():
@@ -243,7 +268,7 @@ def test_a_forecast_is_chosen_by_the_latest_windows():
     late, tested = ([Sample(x.tolist(), [float(x[-1])]) for x in part] for part in (new, test))
     data = DataModule(Given(early, tested, late), Series(), Regress(forecast=True))
     data.setup()
-    assert strong_baseline(data)[0]["name"] == "the last value"
+    assert strong_baseline(data).name == "the last value"
 
 
 def bump(i):
@@ -279,8 +304,8 @@ def test_beside_a_text_stands_the_target_of_the_nearest_training_text_and_the_mo
     ]
     data = DataModule(Given(known, test, known[:1]), Words(), Seq2Seq(Words(), metrics=["WordF1"]))
     data.setup()
-    found, _ = strong_baseline(data)
-    assert (found["num_train"], found["metrics"]) == (
+    found = strong_baseline(data)
+    assert (found.num_train, found.metrics) == (
         5,
         pytest.approx({"word_f1": 2 / 3, "sequence_error": 1 / 3}),
     )
@@ -288,6 +313,7 @@ def test_beside_a_text_stands_the_target_of_the_nearest_training_text_and_the_mo
     assert (constant["word_f1"], constant["sequence_error"]) == (0, 1)  # close
 
 
+@pytest.mark.slow
 def test_every_named_metric_is_that_of_the_method():
     """A noisy rule with twice as many no as yes; gradient boosting has probabilities."""
     draw = np.random.default_rng(0)
@@ -317,6 +343,7 @@ def test_every_named_metric_is_that_of_the_method():
     assert result["metrics"]["loss"] < 0.1, "a factor makes logits of the scores of an SVM"
 
 
+@pytest.mark.slow
 def test_each_of_several_labels_has_a_classifier():
     """The first label follows a line through the numbers; half of its values are unknown. The last is always no."""
     draw = np.random.default_rng(0)
@@ -370,6 +397,7 @@ def test_no_more_than_the_stated_number_of_training_examples_is_used(monkeypatch
     assert found(samples, Cells(), Classify())["num_train"] == 20
 
 
+@pytest.mark.slow
 def test_the_method_that_is_best_on_training_rows_is_chosen_whatever_the_test_rows_say():
     """Of the training rows a line gives the number, of the test rows a step; the step is no line."""
     draw = np.random.default_rng(0).normal(size=(300, 2))
@@ -384,7 +412,7 @@ def test_the_method_that_is_best_on_training_rows_is_chosen_whatever_the_test_ro
         ]
         data = DataModule(Given(train, test), Cells(), Regress())
         data.setup()
-        names[kind] = strong_baseline(data)[0]["name"].partition(" on ")[0]
+        names[kind] = strong_baseline(data).name.partition(" on ")[0]
     assert names["line"] == "ridge regression"
     assert names["step"] in ("gradient boosting", "a random forest", "an RBF-SVM (C 10)")
 
@@ -404,7 +432,7 @@ def test_classes_of_nodes_are_learned_from_neighbours_alike_or_not(homophily):
     parts = [[Sample(graph, label.masked_fill(split != i, -100))] for i in range(3)]
     data = DataModule(Given(*parts), Graph(num_features=0), Classify(level="token"))
     data.setup()
-    result, _ = strong_baseline(data)
+    result = with_metrics(data)
     assert result["num_train"] == 100
     assert result["metrics"]["accuracy"] > 0.9
 
@@ -443,7 +471,7 @@ def test_labels_go_along_a_chain_of_nodes_without_features():
         given, Graph(num_features=0), Classify(level="token"), selection=Selection(valid_fraction=0)
     )
     data.setup()
-    assert strong_baseline(data)[0]["metrics"]["accuracy"] > 0.95
+    assert with_metrics(data)["metrics"]["accuracy"] > 0.95
 
 
 def test_a_node_may_be_an_id():
@@ -454,13 +482,14 @@ def test_a_node_may_be_an_id():
 
 def test_rows_of_one_group_are_held_out_together_and_each_row_once():
     groups = np.arange(60) % 7
-    parts = folds(np.arange(60), np.arange(60) % 2, Classify(), groups)
+    parts = folds(np.arange(60) % 2, Classify(), groups)
     held_out = np.concatenate([aside for _, aside in parts])
     assert sorted(held_out) == list(range(60))
     for rest, aside in parts:
         assert not set(groups[rest]) & set(groups[aside])
 
 
+@pytest.mark.slow
 def test_a_method_that_knows_groups_alone_is_not_chosen():
     """Each group has a number, by which its class is known in training; test groups are others."""
     draw = np.random.default_rng(0)
@@ -473,19 +502,20 @@ def test_a_method_that_knows_groups_alone_is_not_chosen():
     test = [x for x in samples if int(x.group) >= 18]
     data = DataModule(Given(train, test), Cells(), Classify())
     data.setup()
-    assert strong_baseline(data)[0]["metrics"]["accuracy"] > 0.6
+    assert with_metrics(data)["metrics"]["accuracy"] > 0.6
 
 
 def test_folds_of_a_forecast_hold_out_later_windows_alone():
     objective = Regress(forecast=True)
-    parts = folds(np.arange(80), np.zeros(80), objective, None)
+    parts = folds(np.zeros(80), objective)
     assert len(parts) == 4
     assert all(rest.max() < aside.min() for rest, aside in parts)
     assert parts[-1][1].max() == 79
 
 
 @pytest.mark.parametrize(
-    "objective", [Classify, Regress, pytest.param(MultiLabel, marks=pytest.mark.slow)]
+    "objective",
+    [Classify, *(pytest.param(one, marks=pytest.mark.slow) for one in (Regress, MultiLabel))],
 )
 def test_test_targets_change_no_prediction(objective):
     draw = np.random.default_rng(0)
@@ -501,7 +531,7 @@ def test_test_targets_change_no_prediction(objective):
         test = [Sample(rows[i], label[j]) for i, j in zip(range(80, 120), order)]
         data = DataModule(Given(train, test), Cells(), objective())
         data.setup()
-        predictions.append(strong_baseline(data)[1])
+        predictions.append(outputs(strong_baseline(data), data))
     torch.testing.assert_close(*predictions, rtol=0, atol=0)
 
 
@@ -517,7 +547,68 @@ def ring(i):
     return image
 
 
+@pytest.mark.slow
 def test_what_a_drawing_shows_is_seen_in_its_opacity_where_its_colour_is_that_of_the_ground():
     samples = [Sample(ring(i), i % 2) for i in range(60)]
     tokenizer = Patches(4, resize=(16, 16), channels=4)
     assert found(samples, tokenizer, Classify())["metrics"]["accuracy"] >= 0.9
+
+
+def test_validation_rows_are_predicted_by_training_rows_alone_in_their_order(monkeypatch):
+    """Whatever the labels of validation, one method says the same of its rows; of the test it does not."""
+    monkeypatch.setitem(ESTIMATORS, "linear", (None, ("one", LogisticRegression())))
+    for key in ("forest", "hard", "boosting"):
+        monkeypatch.setitem(ESTIMATORS, key, (None, None))
+    draw = np.random.default_rng(0)
+    rows = [{"x": float(x), "y": float(y)} for x, y in draw.normal(size=(100, 2))]
+    samples = [Sample(row, int(row["x"] > row["y"])) for row in rows]
+    train, valid, test = samples[:40], samples[40:70], samples[70:]
+    others = [x._replace(label=1 - x.label) for x in valid]
+    results = []
+    for part in (valid, others, valid[::-1]):
+        data = DataModule(Given(train, test, part), Cells(), Classify())
+        data.setup()
+        results.append(strong_baseline(data))
+    one, other, turned = results
+    # the scale of logits is chosen by all rows
+    assert torch.equal(one.valid.argmax(dim=1), other.valid.argmax(dim=1))
+    assert torch.equal(one.valid.argmax(dim=1), turned.valid.argmax(dim=1).flip(0))
+    assert not torch.equal(outputs(one, data).argmax(dim=1), outputs(other, data).argmax(dim=1))
+    assert (one.valid.argmax(dim=1) == torch.tensor([x.label for x in valid])).float().mean() > 0.9
+
+
+def test_more_validation_rows_than_are_fitted_are_all_predicted(monkeypatch):
+    monkeypatch.setattr("seqkit.classical.strong_baseline.MAX_FITTED", 20)
+    samples = [Sample({"x": float(i % 2)}, i % 2) for i in range(90)]
+    data = DataModule(Given(samples[:30], samples[60:], samples[30:60]), Cells(), Classify())
+    data.setup()
+    result = strong_baseline(data)
+    assert result.num_train == 20
+    assert result.valid.argmax(dim=1).tolist() == [i % 2 for i in range(30)]
+
+
+@pytest.mark.slow
+def test_of_nodes_the_classes_of_validation_are_not_read_for_its_predictions():
+    graph, label = blocks(homophily=True)
+    split = torch.from_numpy(np.random.default_rng(2).permutation(150) // 50)
+    found = []
+    for valid_label in (label, (label + 1) % 3):
+        parts = [label, valid_label, label]
+        samples = [
+            [Sample(graph, part.masked_fill(split != i, -100))] for i, part in enumerate(parts)
+        ]
+        data = DataModule(
+            Given(samples[0], samples[2], samples[1]),
+            Graph(num_features=0),
+            Classify(level="token"),
+        )
+        data.setup()
+        found.append(strong_baseline(data))
+    right = [(one.valid.argmax(dim=1) == label)[split == 1].float().mean() for one in found]
+    assert min(right) > 0.8
+
+
+def test_an_image_of_another_size_is_resized_to_that_of_training():
+    for channels in (1, 3):
+        images = Images("pixels").fit([noise(channels, 8, 8) for _ in range(3)])
+        assert images.transform([noise(3, 20, 10), noise(1, 8, 8)]).shape == (2, channels * 64)

@@ -38,7 +38,7 @@ class Stops(pl.Callback):
             signal.raise_signal(int(number))
 """
 
-SHORT = "--trainer.enable_progress_bar false --no-baseline"
+SHORT = "--trainer.enable_progress_bar false --classical off"
 PLUGIN = "--plugin 'my code/own.py'"
 TEXTS = f"text/classify --data 'my texts.csv' --preset debug --tokenizer OwnWords {PLUGIN} {SHORT}"
 
@@ -205,7 +205,7 @@ def test_a_new_component_is_checked_and_trained_by_the_commands_that_are_printed
 @pytest.mark.slow
 def test_a_loss_that_does_not_fall_is_examined_as_advised(capsys, monkeypatch):
     monkeypatch.setattr("seqkit.analysis.tune.find_learning_rate", lambda prepared: None)
-    assert run(f"tune {TEXTS.replace(' --no-baseline', '')} --data.limit 20") == 1
+    assert run(f"tune {TEXTS.replace(' --classical off', '')} --data.limit 20") == 1
     doctor = advised(capsys)
     assert "--data.limit=20" in doctor
     forget(monkeypatch)

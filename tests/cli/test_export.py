@@ -9,6 +9,7 @@ from tokenizer_files import wordpiece
 from seqkit.cli.export import _notes
 from seqkit.export.graph import inputs, names
 from seqkit.objectives import Classify
+from seqkit.runs.summary import Summary
 from seqkit.tokenizers import Bytes, Characters, FromFile, Graph, LogMel, Patches
 
 
@@ -18,7 +19,18 @@ def test_the_notes_map_texts_to_ids_and_outputs_to_classes_without_the_run():
     objective.load_state({"names": ["bad", "good"]})
     trained = SimpleNamespace(
         config={"tokenizer": "Characters", "model": {"objective": "Classify"}},
-        summary={"recipe": "text/classify", "sha256": "0", "metrics": {}},
+        summary=Summary(
+            recipe="text/classify",
+            backbone="TCN",
+            sha256="0",
+            metrics={},
+            num_parameters=1,
+            steps=1,
+            wall_seconds=1.0,
+            tokens_seen=1,
+            seed=1,
+            versions={},
+        ),
         tokenizer=tokenizer,
         objective=objective,
     )

@@ -96,6 +96,7 @@ def test_what_a_resume_does_not_take_is_named(tmp_path, capsys):
 
 
 DOCUMENTED = {
+    "classical": "off",
     "trainer.skip_nonfinite": "10",
     "trainer.allow_broken_laws": "true",
     "trainer.checkpoint_every_minutes": "3",
@@ -247,6 +248,7 @@ def test_predictions_are_cut_as_training_was(tmp_path):
     [
         ([], 60, True),
         (["--data.limit", "500"], 60, True),
+        (["--classical", "off"], 60, False),
         (["--no-baseline"], 60, False),
         ([], 3, False),
     ],

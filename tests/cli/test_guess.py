@@ -179,6 +179,10 @@ def test_several_numbers_after_a_series_are_a_forecast(tmp_path, monkeypatch):
     args = guessed("windows.jsonl", "--data.target=[h1, h2]")
     assert args.recipe == "series/classify"
     assert build(complete(args.recipe, "debug", args.overrides)).model["objective"].forecast
+    found = complete(args.recipe, None, args.overrides)
+    preset = complete(args.recipe, "forecast", args.overrides[:1])
+    for section in ("optimizer", "tokenizer", "model"):
+        assert found[section] == preset[section]
 
 
 def test_one_number_against_another_names_the_command_of_forecasts(tmp_path, monkeypatch, capsys):

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from seqkit.cli.main import main
+from seqkit.registry import find
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,66 @@ def test_a_plug_in_that_does_not_run_is_said_in_one_line(tmp_path, capsys, name,
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+OWN = """import seqkit
+from seqkit.backbones.sequence import SequenceBackbone
+
+@seqkit.register("backbone", "Own")
+class Own(SequenceBackbone):
+    def __init__(self, dim: int, causal: bool = False):
+        super().__init__()
+        self.dim = dim
+        self.causal = causal
+
+    def run(self, embedded, cache):
+        {}
+"""
+
+
+def test_a_fault_in_a_plug_in_is_one_line_with_its_place(tmp_path, capsys):
+    file = tmp_path / "faulty_forward.py"
+    body = "return embedded.hidden.no_such\n\n    def new_cache(self):\n        return None"
+    file.write_text(OWN.replace('"Own"', '"Faulty"').format(body), encoding="utf-8")
+    words = ["image/digits", "--plugin", str(file), "--model.backbone", "Faulty"]
+    assert main(["list", *words]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"seqkit list: {file}, line 12, in run: AttributeError: 'Tensor' ")
+    assert error.count("\n") == 1
+    made = find("backbone", "Faulty").load()(4, causal=True)
+    with pytest.raises(ValueError, match=r"Own\.new_cache gives None; return a Cache"):
+        made.init_cache(9)
+
+
+def test_a_method_that_a_plug_in_lacks_is_named(tmp_path, capsys):
+    file = tmp_path / "lacking.py"
+    file.write_text(
+        OWN.replace('"Own"', '"Lacking"').format("return embedded.hidden"), encoding="utf-8"
+    )
+    words = ["--plugin", str(file), "--model.backbone", "Lacking"]
+    for command in (["list", "image/digits", *words], ["check", f"{file}:Own"]):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert "has no new_cache, which its base class leaves to it; write it" in said
+        assert "settings" not in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--recipe", "text/classify"], ["t.csv", "--recipe=text/classify"], ["--recipe", "t.csv"]],
+)
+def test_a_recipe_behind_a_flag_is_answered_with_how_it_is_named(
+    words, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("text,label\n", encoding="utf-8")
+    with pytest.raises(SystemExit) as left:
+        main(["fit", *words])
+    assert left.value.code == 2
+    name = words[-1].rpartition("=")[2]
+    assert capsys.readouterr().err.endswith(
+        f"stands without --recipe, and your data behind --data: seqkit fit {name}\n"
+    )
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

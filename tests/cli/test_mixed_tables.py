@@ -23,7 +23,8 @@ QUICK = [
     "false",
     "--trainer.accelerator",
     "cpu",
-    "--no-baseline",
+    "--classical",
+    "off",
 ]
 
 

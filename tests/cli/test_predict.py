@@ -236,7 +236,7 @@ def nodes(tmp_path_factory):
     rows = [f"n{k}{i},{i / 9},{'ab'[k] if i < 7 else ''}" for k in range(2) for i in range(9)]
     (place / "nodes.csv").write_text("\n".join(["id,x,label", *rows]), encoding="utf-8")
     keys = {**QUICK, "data": str(place), "trainer.max_epochs": 2}
-    return seqkit.fit("graph/nodes", keys, out=place / "run", strong_baseline=False).folder
+    return seqkit.fit("graph/nodes", keys, out=place / "run", classical="off").folder
 
 
 def test_each_node_of_a_graph_has_its_answer_labelled_or_not(nodes, tmp_path, capsys):
@@ -296,7 +296,7 @@ def test_numbers_that_stand_in_the_file_mean_the_same_in_another(tmp_path, capsy
         "data.eigenvectors": 0,
         "trainer.max_epochs": 2,
     }
-    folder = seqkit.fit("graph/nodes", keys, out=tmp_path / "run", strong_baseline=False).folder
+    folder = seqkit.fit("graph/nodes", keys, out=tmp_path / "run", classical="off").folder
     said = []
     for name in ("one", "other"):
         assert main(["predict", str(folder), str(tmp_path / f"{name}.npz")]) == 0
@@ -358,7 +358,7 @@ def molecules(tmp_path_factory):
     def fit(name, **more):
         keys = {key.replace("__", "."): value for key, value in more.items()}
         return seqkit.fit(
-            "graph/molecules", {**given, **keys}, out=place / name, strong_baseline=False
+            "graph/molecules", {**given, **keys}, out=place / name, classical="off"
         ).folder
 
     labels = fit(

@@ -175,7 +175,7 @@ def test_wrong_data_ends_with_3_and_one_line(capsys, subtests):
 @pytest.mark.parametrize("name", ["table.csv", "crlf.csv", "bom.csv"])
 def test_line_ends_and_byte_order_marks_are_no_fault(name, capsys, caplog):
     """A control: the same table, as other systems write it."""
-    words = "--trainer.max_steps 1 --no-baseline --trainer.enable_progress_bar false"
+    words = "--trainer.max_steps 1 --classical off --trainer.enable_progress_bar false"
     assert ends_with(f"fit {name} {words} --out {name}-run") == 0
     assert "number: 'size'" in caplog.text
     assert "32 training, 8 test rows" in caplog.text

@@ -587,12 +587,19 @@ def test_a_key_below_one_that_is_null_is_refused():
     assert complete("image/digits", None, words)["schedule"]["warmup_steps"] == 3
 
 
-def test_keys_of_earlier_versions_may_stand_as_null_as_in_their_runs():
+def test_keys_of_earlier_versions_may_stand_as_in_their_runs():
     now = complete("image/digits")
     before = {**now, "trainer": {**now["trainer"], "max_time": None, "deterministic": None}}
     assert complete(before) == now
+    for value in (False, True):
+        objective = {**now["model"]["objective"], "linear": value}
+        assert complete({**now, "model": {**now["model"], "objective": objective}}) == now
     with pytest.raises(UsageError, match=r"no key 'trainer\.max_time'"):
         complete("image/digits", None, ["--trainer.max_time", "00:01:00:00"])
+    with pytest.raises(UsageError, match="no argument 'linear'"):
+        complete("image/digits", None, ["--model.objective.linear", "False"])
+    with pytest.raises(UsageError, match="no argument 'linear'"):
+        complete({**now, "tokenizer": {**now["tokenizer"], "linear": False}})
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,17 @@ LAYOUTS = {
     "persons": paths(["anna", "bob", "carl", "dora"], ["no", "yes"]),
     "names of files": [f"{c}/p{i:02d}_{side}.png" for c in "ab" for i in range(6) for side in "lr"],
     "names with a word": [f"{c}/sub-{i}_{j}.png" for c in "ab" for i in range(6) for j in "xy"],
+    "behind the number of the scan": [
+        f"{c}/scan_{i}_subject{j:02}.png" for c in "ab" for i in range(3) for j in range(9)
+    ],
+    "the same, with marks": [f"{c}/{i}-subject_{j}-x.png" for c in "ab" for i in range(3) for j in range(9)],
+    "names with a letter": [f"{c}/patient{letter}_{i}.png" for c in "ab" for i in range(4) for letter in "ABCDE"],
+    "names with a letter, each in one class": [
+        f"{'ab'[i % 2]}/patient{'ABCDEF'[i]}_{j}.png" for i in range(6) for j in range(4)
+    ],
+    "names of persons": [
+        f"{c}/{who}_{i}.png" for c in "ab" for i in range(4) for who in ("anna", "bob", "carl", "dora")
+    ],
     "both splits": [f"{s}/{path}" for s in ("train", "test") for path in paths(PATIENTS[:3], ["a", "b"])]
     + [f"train/{path}" for path in paths(PATIENTS[3:], ["a", "b"])],
 }  # fmt: skip
@@ -53,7 +64,7 @@ def test_the_printed_flag_keeps_patients_in_one_split(tmp_path, caplog, layout):
     root = images(tmp_path / "p", LAYOUTS[layout])
     ImageFolder(root).splits()
     (line,) = [line for line in caplog.messages if "--data.group" in line]
-    assert re.search(r"(\d) of \1 (folders|beginnings of names) .* in test are in training", line)
+    assert re.search(r"(\d) of \1 (folders|parts of names) .* in test are in training", line)
     _, pattern = shlex.split(line[line.index("--data.group") :])
     caplog.clear()
     data = DataModule(
@@ -82,6 +93,10 @@ def test_the_printed_flag_keeps_patients_in_one_split(tmp_path, caplog, layout):
         [f"{c}/img_{i:03d}.png" for c in "ab" for i in range(9)],
         [f"{c}/2020010{day}_{i:03d}.png" for c in "ab" for day in range(1, 6) for i in range(4)],
         [f"n0{c}/n0{c}_{i}.png" for c in range(5) for i in range(4)],
+        [f"{c}/scan_{i}_{side}.png" for c in "ab" for i in range(6) for side in "lr"],
+        [f"{c}/{side}_{i}.png" for c in "ab" for i in range(9) for side in ("left", "right")],
+        [f"{c}/photo_{i}_v{j}.png" for c in "ab" for i in range(4) for j in range(5)],
+        [f"{c}/IMG_{i}_{j}.png" for c in "ab" for i in range(4) for j in range(5)],
         [f"{kind}/{c}/{i}.png" for kind, cs in (("pet", "abc"), ("car", "def")) for c in cs for i in range(4)],
     ],
 )  # fmt: skip
@@ -171,3 +186,18 @@ def test_a_pattern_is_read_from_the_command_line(tmp_path):
         assert data.source.group == pattern
         data.train_dataloader()
         assert len({*data.test_groups()}) == 2
+
+
+@pytest.mark.parametrize(("num_ill", "said"), [(1, "the test split has 1 of 2 classes"), (3, "")])
+def test_a_test_split_by_groups_has_every_class_or_says_which_it_lacks(
+    tmp_path, caplog, num_ill, said
+):
+    names = [f"{'ill' if i < num_ill else 'well'}/p{i}_{j}.png" for i in range(12) for j in "xyz"]
+    root = images(tmp_path, names)
+    for seed in range(4):
+        splits = ImageFolder(root, group="class/group_*", seed=seed).splits()
+        assert len({*splits.train.labels}) == 2
+        assert len({*splits.test.labels}) == 2 - bool(said)
+    lines = [line for line in caplog.messages if "its result says nothing of ill" in line]
+    assert len(lines) == 4 * bool(said)
+    assert all(said in line for line in lines)

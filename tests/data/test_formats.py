@@ -73,7 +73,7 @@ def test_what_no_source_reads_is_refused_with_what_one_does(tmp_path):
     (tmp_path / "empty").mkdir()
     for name, message in (
         ("empty", "it holds no files"),
-        ("own", r"give a folder of \.wav"),
+        ("own", r"give a folder of \.wav.*'\S*own/\*\*/\*\.py' for texts of another suffix"),
         ("a.wav", "a single one has no class"),
         ("a.smi", r"give a file that ends in \.txt"),
         ("licence", "a text of another suffix is read by --data.source TextFiles"),

@@ -13,6 +13,7 @@ from PIL import Image
 from seqkit.data.formats import IMAGE
 from seqkit.data.io import audio_header, image_header, read_audio, read_image, read_text
 from seqkit.errors import DataError
+from seqkit.tokenizers import Patches
 
 RNG = np.random.default_rng(0)
 
@@ -252,8 +253,37 @@ def test_transparency_that_varies_is_laid_on_white(tmp_path):
     assert np.abs(read_image(tmp_path / "any.png").numpy() - expected).max() < 1.5 / 255
     alpha[..., :3] = 255
     Image.fromarray(alpha).save(tmp_path / "white.png")
-    with pytest.raises(DataError, match=r"white\.png is white but for its transparency"):
+    with pytest.raises(
+        DataError, match=r"white\.png is white but for its transparency.*channels 4"
+    ):
         read_image(tmp_path / "white.png")
+
+
+def test_opacity_is_a_fourth_channel_beside_the_colours_on_white(tmp_path):
+    image = with_alpha(RGB)
+    image.save(tmp_path / "any.png")
+    found = read_image(tmp_path / "any.png", 4)
+    assert torch.equal(found[:3], read_image(tmp_path / "any.png"))
+    torch.testing.assert_close(found[3], torch.tensor(np.asarray(image)[..., 3] / np.float32(255)))
+    encoded = Patches((5, 7), channels=4, mean=0, std=1).encode(image)
+    torch.testing.assert_close(encoded.content.reshape(4, 5, 7), found)
+    white = np.full((5, 7, 4), 255, np.uint8)
+    white[2, :, 3] = 0
+    Image.fromarray(white).save(tmp_path / "white.png")
+    found = read_image(tmp_path / "white.png", 4)
+    assert (found[:3] == 1).all()
+    assert found[3].mean(1).tolist() == [1, 1, 0, 1, 1]
+
+
+@pytest.mark.parametrize("array", [RGB, GREY, np.uint16(GREY) * 257], ids=["RGB", "L", "16 bits"])
+def test_an_image_without_transparency_is_opaque_in_four_channels(tmp_path, array):
+    Image.fromarray(array).save(tmp_path / "a.png")
+    found = read_image(tmp_path / "a.png", 4)
+    assert torch.equal(found[:3], read_image(tmp_path / "a.png"))
+    assert (found[3] == 1).all()
+    if array.dtype == np.uint8:
+        encoded = Patches((5, 7), channels=4, mean=0, std=1).encode(Image.fromarray(array))
+        torch.testing.assert_close(encoded.content.reshape(4, 5, 7), found)
 
 
 def test_a_palette_with_transparency_has_its_colours_and_no_warning(tmp_path, recwarn):

@@ -156,7 +156,14 @@ def test_truths_train_from_the_command_line_and_words_are_refused_in_one_line(
         "--data.source",
         "truths",
     ]
-    words += ["--trainer.enable_progress_bar", "false", "--trainer.max_steps", "2", "--no-baseline"]
+    words += [
+        "--trainer.enable_progress_bar",
+        "false",
+        "--trainer.max_steps",
+        "2",
+        "--classical",
+        "off",
+    ]
     monkeypatch.setattr("seqkit.report.page.write_report", lambda _: None)
     digests = []
     for kind in ("bool", "int"):

@@ -450,6 +450,26 @@ def test_a_validation_part_that_is_far_from_its_share_by_groups_is_said(size, is
     assert (said in caplog.text) == is_said
 
 
+@pytest.mark.parametrize(("num_ill", "said"), [
+    (1, "the validation split has 1 of 2 classes: its result says nothing of ill, as groups stay whole"),
+    (2, ""),
+    (6, ""),
+])  # fmt: skip
+def test_validation_by_groups_has_every_class_or_says_which_it_lacks(num_ill, said, caplog):
+    train = [Sample([i, 1], int(i // 6 < num_ill), f"patient {i // 6}") for i in range(90)]
+    splits = module(Given(train, LABELLED, names=["well", "ill"])).splits()
+    assert ("its result says nothing" in caplog.text) == bool(said)
+    assert said in caplog.text
+    assert {*splits.train.labels} == {0, 1}
+    assert not {*splits.train.groups} & {*splits.valid.groups}
+
+
+def test_a_training_part_that_loses_a_class_by_groups_is_said(caplog):
+    train = [Sample([i, 1], i // 20, f"patient {i // 20}") for i in range(40)]
+    module(Given(train, LABELLED)).splits()
+    assert "the training split has 1 of 2 classes" in caplog.text
+
+
 def test_a_validation_part_keeps_groups_whole():
     train = [Sample([i, 1], i % 2, f"patient {i // 10}") for i in range(200)]
     splits = module(Given(train, LABELLED)).splits()

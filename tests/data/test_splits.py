@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from seqkit.data.splits import by_group, shuffled, stratified
+from seqkit.data.splits import by_group, lost_classes, shuffled, stratified
 
 LABELS = [0] * 31 + [1] * 17 + [2] * 2 + [3]
 
@@ -75,3 +75,36 @@ def test_a_sample_without_a_group_is_one_by_itself_and_one_of_two_groups_stays()
     assert sorted(map(len, by_group(["a"] * 50 + ["b"] * 50, 0.2, seed=0))) == [50, 50]
     with pytest.raises(ValueError, match="one group"):
         by_group(["a"] * 3, 0.2, seed=0)
+
+
+def in_both(parts, labels):
+    return [{labels[i] for i in part} for part in parts]
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_groups_of_one_class_each_are_set_aside_from_every_class(seed):
+    sizes = [3, 9, 2, 5, 4, 7, 3, 6]
+    groups = [f"{number}" for number, size in enumerate(sizes) for _ in range(size)]
+    labels = [int(group) % 2 for group in groups]
+    parts = by_group(groups, 0.2, seed, labels)
+    assert in_both(parts, labels) == [{0, 1}, {0, 1}]
+    assert not {groups[i] for i in parts[0]} & {groups[i] for i in parts[1]}
+    assert len(parts[1]) <= len(groups) / 2
+    every = [i % 2 for i in range(len(groups))]
+    assert by_group(groups, 0.2, seed, every) == by_group(groups, 0.2, seed), "no class was lost"
+    measured = [0.5 * label for label in labels]
+    assert by_group(groups, 0.2, seed, measured) == by_group(groups, 0.2, seed)
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_the_only_group_of_a_class_stays_in_training(seed):
+    groups = [*"aabbccddee"]
+    labels = [0] * 8 + [1] * 2
+    parts = by_group(groups, 0.2, seed, labels)
+    assert in_both(parts, labels) == [{0, 1}, {0}]
+
+
+def test_splits_of_all_classes_and_of_measurements_lack_none():
+    for labels in ([0, 1], [0.5, 1.5], ["a", "b"]):
+        assert not [*lost_classes({"train": labels, "test": labels[::-1]}, None)]
+    assert not [*lost_classes({"train": [0.5, 1.5], "test": [0.5]}, None)]

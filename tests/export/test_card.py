@@ -152,6 +152,21 @@ def test_a_model_that_is_worse_than_its_rivals_says_so(run):
     assert "no better than the best constant" in card(run({"metrics": {"accuracy": 0.5}}))
 
 
+def test_of_a_network_alone_the_figures_are_its_own(run):
+    """The folder of another library has no classical method, and the run's metrics are of both."""
+    joined = {
+        "name": "TF-IDF", "num_train": 4014, "seconds": 1.0, "network_weight": 0.5, "classical_weight": 0.5,
+        "sha256": SHA, "metrics": {"loss": 0.5, "accuracy": 0.9},
+    }  # fmt: skip
+    folder = run({"joined": joined})
+    assert ["accuracy", "90.00 %", "86.60 %", "98.92 %"] in rows(
+        html(card(folder, library="transformers"))
+    )
+    own = card(folder)
+    assert ["accuracy", "98.75 %", "86.60 %", "98.92 %"] in rows(html(own))
+    assert "of a classical method's (TF-IDF)" in html(own).replace("&#39;", "'")
+
+
 FACTS = [
     "14,834 parameters", "sms-spam: 4,014 training, 446 validation, 1,114 test", "a fifth is test, by class",
     "2:abc", "one of these: ham, spam", "seed 7", "310 optimizer steps", "4,400 tokens", "48 s", "2026-11-25",

@@ -19,7 +19,7 @@ from seqkit.objectives import (
 from seqkit.registry import components
 from seqkit.testing import BrokenLawsError, check
 from seqkit.testing.objectives import OF_A_CASE
-from seqkit.tokenizers import Cells, Characters, Ids, Join, Series
+from seqkit.tokenizers import Characters, Ids, Join, Series
 
 EVERY_METRIC = [
     "MacroF1", "AUROC", "BrierScore", "CalibrationError", "Precision", "Recall", "MatthewsCorrCoef",
@@ -75,13 +75,6 @@ def _joined():
     return {"tokenizer": tokenizer, "raws": raws}
 
 
-def _cells():
-    raws = [{"hp": 130.0 + i * i, "origin": "ab"[i % 2]} for i in range(6)]
-    tokenizer = Cells()
-    tokenizer.fit(raws)
-    return {"tokenizer": tokenizer, "raws": raws, "labels": [0, 1, 2, 1, 0, 2], "names": "xyz"}
-
-
 GIVEN = {
     "vectors": (Masked, lambda: {"tokenizer": Series(2), "raws": _numbers(3, 5, 2)}),
     "missing": (Regress, lambda: {"labels": [[1.0, 2.0], [3.0, torch.nan], [0.5, 1.0]],
@@ -92,7 +85,6 @@ GIVEN = {
     "forecast": (lambda: Regress(forecast=True), lambda: {
         "labels": [[float(i)] for i in range(8)], "tokenizer": Series(1),
         "raws": [(torch.arange(6.0) * i).sin()[:, None] for i in range(8)]}),
-    "cells": (lambda: Classify(linear=True), _cells),
 }  # fmt: skip
 
 

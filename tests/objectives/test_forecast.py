@@ -1,4 +1,4 @@
-"""Regress(forecast=True): a linear forecast from differences, to which the network adds; a shift shifts predictions.
+"""Regress(forecast=True): the last value, to which the network adds changes; a shift shifts predictions.
 
 w windows · n time steps · f features · k targets
 """
@@ -8,17 +8,16 @@ import json
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import Ridge
 from torch.testing import assert_close
 
-from seqkit.backbones import TCN
+from seqkit.backbones import TCN, Transformer
 from seqkit.data import DataModule, DataSource, Loading, Sample, Selection, Splits
-from seqkit.errors import DataError, UsageError
+from seqkit.errors import UsageError
 from seqkit.export.graph import export
-from seqkit.interfaces import TokenBatch
+from seqkit.interfaces import TokenBatch, Tokens
 from seqkit.model import Model
 from seqkit.objectives import Regress
-from seqkit.objectives.linear_forecast import fitted
+from seqkit.objectives.last_value import learned
 from seqkit.tokenizers import Bytes, Series
 
 N, K = 23, 5
@@ -80,31 +79,40 @@ def test_data_and_targets_of_another_level_give_predictions_of_that_level():
     assert_close(found[1], found[0] + 50.0, atol=5e-3, rtol=0)
 
 
-def test_what_a_linear_recurrence_continues_is_known_before_training():
-    data, model = prepared(noise=0.0)
-    truth = torch.tensor([data.splits().test[i].label for i in range(5)])
-    found = forecasts(data, model, [data.splits().test[i].raw for i in range(5)])
-    assert_close(found, truth.to(found), atol=2e-3, rtol=0)
+def test_before_training_a_forecast_is_near_the_last_value_of_its_column():
+    data, model = prepared()
+    raws = [data.splits().test[i].raw for i in range(20)]
+    last = torch.tensor(raws)[:, -1:, 1]
+    found = forecasts(data, model, raws)
+    assert (found - last).square().mean().sqrt() < 0.2 * last.std()
 
 
-def test_the_linear_part_is_scikit_learns_ridge_regression_on_differences():
-    torch.manual_seed(1)
-    steps, targets = torch.randn(40, 6, 1), torch.randn(40, 2, dtype=torch.float64)
-    one, zero = torch.ones(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-    state = fitted(Series(1), steps, targets, 10, zero, one)
-    x = (steps[..., 0] - steps[:, -1]).double().numpy()
-    x, y = x / np.sqrt((x**2).mean()), (targets - steps[:, -1].double()).numpy()
-    errors = {
-        a: ((Ridge(a).fit(x[:30], y[:30]).predict(x[30:]) - y[30:]) ** 2).mean()
-        for a in np.logspace(-3, 5, 17)
-    }
-    ridge = Ridge(min(errors, key=errors.get)).fit(x[:30], y[:30])
-    assert_close(
-        torch.tensor(state["weight"]), torch.tensor(ridge.coef_.T).float(), atol=1e-5, rtol=1e-4
-    )
-    assert_close(
-        torch.tensor(state["bias"]), torch.tensor(ridge.intercept_).float(), atol=1e-5, rtol=1e-4
-    )
+def test_scale_column_and_spread_are_those_of_training_windows():
+    random = np.random.default_rng(2)
+    steps, targets = random.normal(size=(40, 6, 2)), random.normal(size=(40, 2))
+    targets[:, 0] = steps[:, -1, 1] + 0.1 * targets[:, 0]
+    targets[3, 1] = np.nan
+    windows = [Tokens(torch.tensor(one), torch.zeros(6, 1)) for one in steps]
+    state = learned(windows, torch.tensor(targets), 2, [0.5, 2.0])
+    moved = steps - steps[:, -1:]
+    assert_close(state["scale"], np.sqrt((moved**2).mean(axis=(0, 1))).tolist())
+    errors = np.nanmean((targets[:, :, None] - steps[:, -1, None]) ** 2, axis=0)
+    assert state["column"] == errors.argmin(axis=1).tolist()
+    assert state["column"][0] == 1
+    assert_close(state["spread"], (np.sqrt(errors.min(axis=1)) / [0.5, 2.0]).tolist())
+
+
+def test_what_never_changes_has_a_unit_all_the_same():
+    windows = [Tokens(torch.full((5, 1), 3.0), torch.zeros(5, 1)) for _ in range(4)]
+    state = learned(windows, torch.full((4, 2), 3.0).double(), 1, [1.0, 1.0])
+    assert state == {"scale": [1.0], "column": [0, 0], "spread": [1.0, 1.0]}
+
+
+def test_windows_of_several_lengths_forecast_as_each_alone():
+    data, model = prepared()
+    raws = [data.splits().test[i].raw[start:] for i, start in enumerate((0, 8, 4))]
+    alone = torch.cat([forecasts(data, model, [raw]) for raw in raws])
+    assert_close(forecasts(data, model, raws), alone, atol=1e-4, rtol=0)
 
 
 def test_the_forecast_comes_back_from_its_state():
@@ -120,21 +128,16 @@ def test_the_forecast_comes_back_from_its_state():
     assert_close(forecasts(data, again, raws), forecasts(*prepared(Series(None, patch=None)), raws))
 
 
-def test_a_forecast_is_not_exported(tmp_path):
-    with pytest.raises(UsageError, match="windows of one length"):
-        export(prepared()[1], tmp_path / "model.pt2", "torch", {})
+@pytest.mark.slow
+def test_a_forecast_is_exported(tmp_path):
+    data, _ = prepared()
+    model = Model(data.tokenizer.spec, Transformer(12, 1, num_heads=2), data.objective).eval()
+    assert export(model, tmp_path / "model.pt2", "torch", {}) < 1e-4
 
 
-def test_windows_of_another_length_and_other_tokenizers_are_refused():
-    data, model = prepared()
-    raw = data.splits().test[0].raw
-    for raws in ([raw[4:]], [raw, raw[4:]]):
-        with pytest.raises(DataError, match="cut them to it"):
-            forecasts(data, model, raws)
-    objective, series = Regress(forecast=True), Series()
-    objective.read_from(series)
-    with pytest.raises(DataError, match="windows of a forecast differ in length"):
-        objective.fit_inputs([(series.encode([1.0] * n), 1.0) for n in (3, 4)], 0)
+def test_the_state_of_an_earlier_version_and_other_tokenizers_are_refused():
+    with pytest.raises(UsageError, match="train again"):
+        Regress(forecast=True).load_state({"mean": [0.0], "std": [1.0], "forecast": {}})
     for tokenizer in (Bytes(), Series(2, normalize="series")):
         with pytest.raises(UsageError, match="tokenizer Series, with normalize=null"):
             Regress(forecast=True).read_from(tokenizer)

@@ -4,8 +4,9 @@ from types import SimpleNamespace
 from typing import get_args
 
 import pytest
+import torch
 
-from seqkit.interfaces import TokenSpec
+from seqkit.interfaces import IGNORE, TokenSpec
 from seqkit.objectives import Regress
 from seqkit.objectives.classify import Classify, MainMetric
 from seqkit.objectives.labels import REPORTED
@@ -35,7 +36,30 @@ def test_each_is_reported_by_that_name_and_more_is_better(name):
 def test_it_is_monitored_for_the_best_weights_and_stands_first(tmp_path, objective, monitor, mode):
     objective.fit([0, 1, 1], None)
     task = SimpleNamespace(objective=objective, model=SimpleNamespace(spec=TokenSpec(vocab_size=5)))
-    found = best_weights(tmp_path, {"": task}, averages=False)
+    found = best_weights(tmp_path, {"": task}, averages=False, labels=[0, 1] * 100)
+    assert (found.monitor, found.mode) == (monitor, mode)
+
+
+NODES = torch.tensor([0, 1, IGNORE] * 150)
+
+
+@pytest.mark.parametrize(
+    ("objective", "labels", "monitor", "mode"),
+    [
+        (Classify(), [0] * 199, "valid/loss", "min"),
+        (Classify(), [0] * 200, "valid/accuracy", "max"),
+        (Classify(level="token"), [NODES], "valid/accuracy", "max"),
+        (Classify(level="token"), [NODES[:200]], "valid/loss", "min"),
+        (Classify(main="AUROC"), [0] * 199, "valid/auroc", "max"),
+        (Regress(), [torch.tensor([0.5])] * 199, "valid/rmse", "min"),
+    ],
+)
+def test_the_loss_stands_for_accuracy_where_the_labels_that_are_known_are_few(
+    tmp_path, objective, labels, monitor, mode
+):
+    objective.fit([0, 1, 1], None)
+    task = SimpleNamespace(objective=objective, model=SimpleNamespace(spec=TokenSpec(vocab_size=5)))
+    found = best_weights(tmp_path, {"": task}, averages=False, labels=labels)
     assert (found.monitor, found.mode) == (monitor, mode)
 
 

@@ -76,9 +76,7 @@ TEXT_CONFIG = {"Gemma3"}
 
 def short_run(recipe, overrides, out):
     """A run of the debug preset without what no test of this folder reads: a rival, and a report."""
-    return seqkit.fit(
-        recipe, overrides, preset="debug", out=out, strong_baseline=False, report=False
-    )
+    return seqkit.fit(recipe, overrides, preset="debug", out=out, classical="off", report=False)
 
 
 def words_of(num):

@@ -242,7 +242,7 @@ def test_every_preset_runs(preset, tmp_path):
         preset=preset,
         out=tmp_path / "run",
         report=False,
-        strong_baseline=False,
+        classical="off",
     )
     assert run.summary["state"] == "finished"
     assert set(run.summary["metrics"]) == {"loss", *run.objective.metrics(run.model.spec)}

@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from seqkit.report.headline import ResultTable, averaged, cautions, format_metric, headline
+from seqkit.report.headline import ResultTable, cautions, format_metric, headline, network_alone
 
 
 def summary(objective="Classify", metrics=None, baseline=None, **others):
@@ -224,7 +224,22 @@ def test_an_accuracy_has_its_interval_below_it_in_the_table():
 
 
 def test_a_table_says_whose_its_predictions_are():
-    assert averaged({"metrics": {}}) == ""
-    assert averaged({"network_share": 0.3751}).startswith(
-        "a prediction is 38 % the network's, the rest that of a linear"
+    """The weights of network and method, and what the network has alone."""
+    method = {"name": "a random forest", "network_weight": 0.625, "classical_weight": 1.5}
+    alone = {"metrics": {"accuracy": 0.7}, "difference": (0.05, 0.01, 0.09)}
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(ResultTable([summary(steps=500, joined=method | alone)]))
+    lines = captured.get().splitlines()
+    assert "the network alone: 70.00 %; the run is better: +5.00 [+1.00, +9.00]" in lines
+    made = "the run predicts with network and classical method (weights 0.62 and 1.50)"
+    assert made in lines
+    small = {"metrics": {"loss": 0.001, "accuracy": 0.9}, "baseline": {"loss": 0.7}}
+    far = network_alone(
+        summary("Yours", **small, joined=method | {"metrics": {"accuracy": 0.1, "loss": 0.4}})
     )
+    assert "hardly possible" not in far.compared, (
+        "a rival's score is doubted, the network's own is not"
+    )
+    assert network_alone(summary(joined=method)) is None, "it is not tested"
+    assert network_alone(summary()) is None

@@ -80,7 +80,8 @@ def test_a_metric_that_is_not_defined_on_the_test_split_is_named_and_no_number_i
         "[AUROC, MatthewsCorrCoef, AveragePrecision]",
         "--trainer.max_epochs",
         "1",
-        "--no-baseline",
+        "--classical",
+        "off",
     ]
     assert (
         main(

@@ -108,7 +108,7 @@ def test_a_run_trains_on_the_vectors_and_reads_raw_texts_again(tmp_path):
         preset="debug",
         out=tmp_path / "run",
         report=False,
-        strong_baseline=False,
+        classical="off",
     )
     assert run.tokenizer.spec.num_features == load_one(kept_run()).model.backbone.dim
     again = seqkit.load(tmp_path / "run")
@@ -154,7 +154,7 @@ def test_a_part_of_joined_tokens_may_be_frozen(tmp_path):
         preset="debug",
         out=tmp_path / "run",
         report=False,
-        strong_baseline=False,
+        classical="off",
     )
     assert isinstance(run.tokenizer.parts["text"], FrozenEncoder)
     assert len(run.predict([{"text": "to be", "cells": {"size": 2.5}}, {"text": "a sea"}])) == 2

@@ -148,7 +148,7 @@ def fitted(table, out, **more):
     keys = {key.replace("__", "."): value for key, value in more.items()}
     given = {**QUICK, "data": str(table), "data.target": "length", "trainer.max_epochs": 1, **keys}
     return seqkit.fit(
-        "graph/molecules", given, preset="debug", out=out, report=False, strong_baseline=False
+        "graph/molecules", given, preset="debug", out=out, report=False, classical="off"
     )
 
 

@@ -55,7 +55,8 @@ def test_a_command_under_torchrun_without_devices_leaves_nothing(
         "debug",
         "--trainer.accelerator",
         "cpu",
-        "--no-baseline",
+        "--classical",
+        "off",
         "--out",
         "run",
     ]

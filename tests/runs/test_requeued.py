@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from seqkit.classical.strong_baseline import Found
 from seqkit.config import complete
 from seqkit.errors import DataError, UsageError
 from seqkit.files import read_mapping, write_json
@@ -139,18 +140,18 @@ def test_a_test_that_comes_later_has_its_specialist(run_of, tmp_path, again, mon
     """A signal after training leaves the test to `seqkit evaluate`, or to the same command."""
     monkeypatch.setattr("seqkit.runs.summary.FEW_STEPS", 1)
     folder, given = run_of
-    beside = {"name": "rule", "metrics": {"accuracy": 1.0}, "num_train": 40, "seconds": 0.1}
     for path in folder.rglob("*"):
         if path.is_file():
             (place := tmp_path / path.relative_to(folder)).parent.mkdir(exist_ok=True)
             place.write_bytes(path.read_bytes())
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     write_json(tmp_path / "summary.json", summary | {"state": "trained", "metrics": {}})
-    specialist = lambda data, tested: dict(beside)  # noqa: E731
+    found = Found("rule", 40, {"accuracy": 1.0}, seconds=0.1)
+    monkeypatch.setattr("seqkit.runs.evaluate.found_for", lambda _: found)
     if again is None:
-        evaluate_run(tmp_path, "test", specialist)
+        evaluate_run(tmp_path, "test")
     else:
-        again(config_of(given), tmp_path, specialist)
+        again(config_of(given), tmp_path)
     found = read_summary(tmp_path)
     assert (found.state, found.metrics) == ("finished", summary["metrics"])
     assert found.strong_baseline.name == "rule"

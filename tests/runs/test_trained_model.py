@@ -1,5 +1,6 @@
 """A trained model predicts every example once, in the order in which they were given, on the device that it is on."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from seqkit.cli.main import main
 from seqkit.config import Config, complete
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError
+from seqkit.files import read_mapping, write_json
 from seqkit.interfaces import LossOutput, TokenBatch, Tokens
 from seqkit.objectives import Classify, NextToken
 from seqkit.runs.answers import predictions, vectors
@@ -209,6 +211,20 @@ def test_a_run_with_a_transform_comes_back_from_its_config(tmp_path):
         for end in ("weight", "bias")
     }
     assert transform.linear.weight.equal(held["head.transform.linear.weight"])
+
+
+def test_a_run_that_an_earlier_version_averaged_with_a_linear_model_is_refused(tmp_path):
+    given = {"trainer.enable_progress_bar": False, "data.limit": 20}
+    run(complete("image/digits", "debug", given), tmp_path)
+    summary = read_mapping(tmp_path / "summary.json")
+    for share in (None, 0.5):
+        write_json(tmp_path / "summary.json", {**summary, "network_share": share})
+        with (
+            nullcontext()
+            if share is None
+            else pytest.raises(UsageError, match=r"train again with: seqkit fit .*config\.yaml")
+        ):
+            load(tmp_path)
 
 
 class OnAccelerator(torch.Tensor):

@@ -69,7 +69,7 @@ class Opens(Tokenizer):
 
 def short_run(recipe, given, out):
     return seqkit.fit(
-        recipe, {**QUICK, **given}, preset="debug", out=out, strong_baseline=False, report=False
+        recipe, {**QUICK, **given}, preset="debug", out=out, classical="off", report=False
     )
 
 
@@ -338,7 +338,8 @@ def test_the_process_of_the_model_imports_the_plug_ins(own):
         "Plain",
         "--preset",
         "debug",
-        "--no-baseline",
+        "--classical",
+        "off",
         "--out",
         str(own / "plugin"),
         *plugin,
@@ -446,6 +447,18 @@ def test_an_answer_that_is_not_finite_is_an_error(own):
         ({"prediction": float("inf")}, False)
     )
     assert response.status_code == 500
+
+
+def test_probabilities_of_a_run_without_classes_are_refused_in_one_line():
+    api = AnswersAPI(lambda: None, 30.0, 8)
+    refused = api.encode_response(({"prediction": 1.5}, True))
+    assert refused.status_code == 422
+    assert json.loads(refused.body) == {
+        "detail": "this run predicts no classes; leave out probabilities"
+    }
+    assert api.encode_response(({"prediction": 1.5}, False)).status_code == 200
+    late = {"status": 503, "detail": "the server is busy; try again"}
+    assert api.encode_response((dict(late), True)).status_code == 503
 
 
 def test_each_request_of_a_batch_gets_what_it_asks_for(own):

@@ -275,7 +275,7 @@ def test_a_run_folder_needs_the_file_no_more(tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("text,label\n" + "".join(f"to be {i % 9},{'ab'[i % 2]}\n" for i in range(40)))
     given = {"tokenizer": {"type": "FromFile", "path": path}, "data": str(table)}
-    fit("text/classify", given, preset="debug", out=run, strong_baseline=False, report=False)
+    fit("text/classify", given, preset="debug", out=run, classical="off", report=False)
     Path(path).unlink()
     run = run.rename(tmp_path / "moved")
     trained = load(run)

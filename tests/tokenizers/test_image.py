@@ -251,6 +251,12 @@ def test_transparency_of_a_pil_image_is_laid_on_white_and_four_channels_are_refu
         tokenizer.encode(np.asarray(image))
 
 
+@pytest.mark.parametrize("name", ["channels", "resize"])
+def test_what_a_recipe_finds_is_refused_without_one(name):
+    with pytest.raises(ValueError, match=f"{name}=auto.* is for recipes"):
+        Patches(8, **{name: "auto"})
+
+
 def test_with_a_stem_a_token_holds_its_patch_and_its_margins_with_the_edges_repeated():
     """Each pixel by brute force; and the patches alone, decoded, are the image."""
     tokenizer, image = Patches((5, 9), channels=2, mean=0, std=1, stem=[3]), torch.rand(2, 10, 27)

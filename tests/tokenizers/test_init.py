@@ -11,7 +11,7 @@ from seqkit.interfaces import Tokenizer
 from seqkit.pretrained.audio_tokenizers import WhisperMel
 from seqkit.raw import GraphData
 from seqkit.registry import components
-from seqkit.tokenizers import Graph, LogMel, PythonCode, Tubelets, Words
+from seqkit.tokenizers import Graph, LogMel, Tubelets, Words
 
 PARTS = {"Resize", "Degree", "EdgeTokens", "Laplacian", "RandomWalk", "ShortestPath", "VirtualNode"}
 """Names of what tokenizers are given."""
@@ -46,7 +46,6 @@ def test_an_unknown_name_is_an_attribute_error():
     ("made", "shown"),
     [
         (lambda: LogMel(hop_ms=5.0, window_ms=50.0), "LogMel(window_ms=50.0, hop_ms=5.0)"),
-        (lambda: PythonCode(100), "PythonCode(max_words=100)"),
         (lambda: Graph(None, directed=None), "Graph(num_features=None, directed=None)"),
         (lambda: Tubelets((2, 4, 4), stride=3), "Tubelets(tubelet=(2, 4, 4), stride=3)"),
         (lambda: WhisperMel(seconds=5), "WhisperMel(seconds=5)"),

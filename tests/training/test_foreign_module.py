@@ -142,7 +142,8 @@ def quiet(work):
     return run
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [3, 20])
 def test_a_killed_training_ends_bit_equal(tmp_path, monkeypatch, times):
     monkeypatch.setitem(
         globals(), "forked", lambda work, folder, _forked=forked: _forked(quiet(work), folder)

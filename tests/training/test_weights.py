@@ -1,5 +1,7 @@
 """Weights and the small files of a run are loaded as they were saved, or refused."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
@@ -41,6 +43,18 @@ def test_weights_of_another_model_are_refused(tmp_path):
     for other in (nn.Linear(3, 7), nn.Linear(3, 5, bias=False), nn.Bilinear(3, 2, 5)):
         with pytest.raises(DataError, match="fit"):
             load_weights(other, path, digest)
+
+
+def test_weights_of_earlier_versions_that_nothing_reads_are_left_out(tmp_path):
+    ours = nn.Linear(3, 5)
+    for name, refused in (("shares", False), ("bias", True)):
+        theirs = nn.Linear(3, 5)
+        theirs.shortcut = nn.Module()
+        theirs.shortcut.register_buffer(name, torch.ones(2))
+        digest = save_weights(theirs, tmp_path / name)
+        with pytest.raises(DataError, match=r"shortcut\.bias") if refused else nullcontext():
+            load_weights(ours, tmp_path / name, digest)
+            assert torch.equal(ours.weight, theirs.weight)
 
 
 def test_a_mapping_is_read_with_its_keys(tmp_path):

@@ -33,7 +33,7 @@ from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
 from seqkit.data.spellings import alike
-from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, stratified
+from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, lost_classes, stratified
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.errors import DataError, UsageError, one_line
 from seqkit.progress import track
@@ -180,6 +180,8 @@ class ClassFolder(DataSource):
             made[split] = of_files(
                 paths, [*map(labels.get, files.values())], self.read, advice, groups
             )
+        for said in lost_classes({split: part.labels for split, part in made.items()}, names):
+            log.warning(Caution(f"{root}: {said}"))
         keys = {split: [content[name] for name in files] for split, files in parts.items()}
         keep = f"to keep equal files in one split: --data.group {CONTENT}"
         tell_leaks(str(root), made, keys, keep, log.warning, what="files")
@@ -280,14 +282,15 @@ class ClassFolder(DataSource):
         """Training and test, and the rule in words. Raises DataError where nothing would be left for test."""
         counts = Counter(files.values())
         classes = sorted(label for label in counts if label)
+        number = {label: i for i, label in enumerate(classes)}
+        labels = [number.get(label or "") for label in files.values()]
         if group_of:
             groups = [group_of[name] for name in files]
-            train, test, rule = self._grouping(root).divided(groups, self.test_fraction, self.seed)
+            train, test, rule = self._grouping(root).divided(
+                groups, self.test_fraction, self.seed, labels
+            )
             return {"train": _at(files, train), "test": _at(files, test)}, rule
-        number = {label: i for i, label in enumerate(classes)}
-        train, test = stratified(
-            [number.get(label or "") for label in files.values()], self.test_fraction, self.seed
-        )
+        train, test = stratified(labels, self.test_fraction, self.seed)
         of_each = ""
         one_each = "it has one file"
         if classes:
@@ -332,6 +335,9 @@ class ImageFolder(ClassFolder):
         if tokenizer.channels == 1:
             channels = 1
             self._rule = "in grey"
+        if tokenizer.channels == 4:
+            channels = 4
+            self._rule = "in colour, with their opacity as a fourth channel"
         # others would be resized twice
         resized = None
         if resizing and resizing.keeps_its_result:
@@ -345,6 +351,16 @@ class ImageFolder(ClassFolder):
             if tokenizer.size is not None:
                 size = "{} × {}".format(*tokenizer.size)
             self._rule += f"; {part} resized to {size} (--tokenizer.resize)"
+
+    def images(self, column: str | None = None) -> list[Path]:
+        """The training images, or where the files are not split, all."""
+        root = Path(self.path)
+        if not root.is_dir():
+            return []
+        below, names = self.found(root)
+        folder = _split_folders(below)["train"]
+        start = f"{folder}/" if folder else ""
+        return [root / name for name in names if name.startswith(start)]
 
     def described(self, headers: Sequence[tuple[int, int, bool]]) -> str:
         """Sizes of the images, and how many have transparency."""
@@ -362,9 +378,7 @@ class ImageFolder(ClassFolder):
     def cautions(self, headers: Mapping[Path, Any]) -> Iterator[str]:
         """Images of 16 bits that use less than a sixteenth of them, as those of a camera of 12 bits do."""
         found = [
-            value
-            for value in _tried(brightest_of_16_bits, [*headers]).values()
-            if value is not None
+            value for value in tried(brightest_of_16_bits, [*headers]).values() if value is not None
         ]
         if found and max(found) < WHITE_OF_16_BITS / 16:
             what = f"the largest value of {len(found)} of them is {max(found):,} of {WHITE_OF_16_BITS:,}"
@@ -415,7 +429,7 @@ class AudioFolder(ClassFolder):
         several = [
             path for path, (samples, _, c) in headers.items() if c > 1 and samples * c < 10_000_000
         ]
-        losses = _tried(_loss_of_mix, several)
+        losses = tried(_loss_of_mix, several)
         if lost := [path.name for path, loss in losses.items() if loss > 20]:
             many = f"{len(lost)} of {len(losses)} recordings with several channels (first: {one_line(lost[0])})"
             yield f"{many} lose over 20 dB when mixed, as these cancel each other; --tokenizer.channels first takes one"
@@ -586,7 +600,7 @@ def _class_names(root: Path, parts: _Parts, advice: str) -> list[str]:
     return names
 
 
-def _tried(look: Callable[[Path], Any], paths: Sequence[Path]) -> dict[Path, Any]:
+def tried(look: Callable[[Path], Any], paths: Sequence[Path]) -> dict[Path, Any]:
     """Finds of `look` in at most `LOOKED_AT` files, evenly from first to last, except in faulty ones."""
     found = {}
     for path in paths[:: -(-len(paths) // LOOKED_AT) or 1]:

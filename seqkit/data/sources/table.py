@@ -15,15 +15,15 @@ from typing import Any
 
 from seqkit.data.formats import own_reader
 from seqkit.data.kinds import FILES, KIND_OF_TOKENIZER, OF_CELLS
-from seqkit.data.leaks import Compared, mixed, tell_leaks, tells
+from seqkit.data.leaks import OF_GROUPS, Compared, mixed, ranks, tell_leaks, tells
 from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
 from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
 from seqkit.data.spellings import alike, one_spelling
-from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, stratified
+from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, lost_classes, stratified
 from seqkit.data.tables.cells import canonical, is_missing, is_series, number, short
 from seqkit.data.tables.examples import Examples, UsableRows, read_cells
-from seqkit.data.tables.infer import OF_GROUPS, OF_YEARS, infer
+from seqkit.data.tables.infer import OF_YEARS, infer
 from seqkit.data.tables.read import Tables, files_of, is_remote
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import (
@@ -151,6 +151,13 @@ class Table(DataSource):
         """The rows of training or, where the files are not split, all."""
         return self._rows(self._files()["train"])
 
+    def images(self, column: str | None = None) -> list[Path]:
+        """Files that a column names, as of `rows`. column: its name; None: the one that an image tokenizer reads."""
+        if column is None:
+            column = self.inferred(reads="image").inputs[0].name
+        cells = self.rows().columns.get(column, ())
+        return [self.folder / cell for cell in cells if isinstance(cell, str)]
+
     def decided(self) -> dict[str, Any]:
         """The inferred columns as arguments; a run keeps them."""
         return {} if self._schema is None else self._schema.settings()
@@ -200,6 +207,8 @@ class Table(DataSource):
             found = {split: part.at(kept[split]) for split, part in found.items()}
             places = {s: (of, [rows[i] for i in kept[s]]) for s, (of, rows) in places.items()}
         _check_learnable(found, schema, name, names)
+        for said in lost_classes({split: part.labels for split, part in found.items()}, names):
+            say(Caution(f"{name}: {said}"))
         self._tell_spellings(train)
         inputs = {split: self._inputs(part) for split, part in read.items()}
         keys = {split: [inputs[of][i] for i in rows] for split, (of, rows) in places.items()}
@@ -309,7 +318,10 @@ class Table(DataSource):
         else:
             division = self.division
             grouping = Grouping(str(division.group), train.rows.name, "rows", self._say)
-            rest, aside, rule = grouping.divided(groups, division.test_fraction, division.seed)
+            labels = made["train"].labels
+            rest, aside, rule = grouping.divided(
+                groups, division.test_fraction, division.seed, labels
+            )
         return {**places, "train": ("train", rest), "test": ("train", aside)}, rule
 
     def _at_random(self, train: UsableRows) -> tuple[list[int], list[int], str]:
@@ -395,30 +407,41 @@ class Table(DataSource):
         if len(inputs) == 1 and inputs[0].kind in OF_CELLS:
             return  # equal numbers or categories are no copies
         keep = "take them out of one of them"
-        if not is_given and self.division.split is None and self.division.group is None:
-            column = "COLUMN"
-            if len(inputs) == 1 and not schema.steps:
-                column = inputs[0].name
-            keep += f", or keep them together: --data.group {shlex.quote(column)}"
+        division = self.division
+        if not (is_given or division.split or division.group or schema.steps):
+            every = [key for each in keys.values() for key in each]
+            num_values = [len({*values}) for values in zip(*every)]
+            finest = inputs[num_values.index(max(num_values))]
+            is_cell = finest.kind in OF_CELLS
+            if not is_cell or 2 * max(num_values) > len(every):
+                keep += f", or keep them together: {option('group', finest.name)}"
+            if is_cell and "together" in keep:  # as a group alone it would be no input
+                keep += f" {option('columns', {finest.name: finest.kind})}"
         tell_leaks(schema.name, found, keys, keep, self._say)
 
     def _tell_telling(self, train: UsableRows) -> None:
-        """Say which inputs tell the target by themselves, as a code of it or its outcome does."""
-        inputs = [one for one in train.schema.inputs if one.kind in (*OF_CELLS, "text")]
-        if len(train.schema.inputs) < 2 or train.schema.target_kind == "none":
+        """Say which inputs tell the target by themselves, as a code, an outcome or a value in other units do."""
+        schema = train.schema
+        if len(schema.inputs) < 2 or schema.target_kind == "none":
             return
+        target = listed([one.name for one in schema.targets])
         targets = [*map(repr, train.labels)]
-        for column in inputs:
-            values = train.examples.values[column.name]
-            if tells([values[row] for row in train.indices], targets):
-                target = listed([one.name for one in train.schema.targets])
-                what = f"{column.name!r} alone tells {target} in all {len(train):,} rows"
-                way = option("columns", {column.name: "unused"})
-                self._say(
-                    Caution(
-                        f"{train.rows.name}: {what}; if it is not known before the target: {way}"
-                    )
-                )
+        numbers: list[Sequence[float]] = []
+        if schema.target_kind == "numbers":
+            numbers = [*zip(*(x if isinstance(x, list) else [x] for x in train.labels))]
+        for column in schema.inputs:
+            values = [train.examples.values[column.name][row] for row in train.indices]
+            if column.kind in (*OF_CELLS, "text") and tells(values, targets):
+                what = f"alone tells {target}"
+            elif column.kind in ("number", "date") and any(ranks(values, one) for one in numbers):
+                what = f"grows or falls with {target}, as a copy in other units does,"
+            else:
+                continue
+            way = option("columns", {column.name: "unused"})
+            what = f"{column.name!r} {what} in all {len(train):,} rows"
+            self._say(
+                Caution(f"{train.rows.name}: {what}; if it is not known before the target: {way}")
+            )
 
     def _tell_chance(self, train: UsableRows, rest: Sequence[int], aside: Sequence[int]) -> None:
         """Say what a split at random mixes: rows of one thing, and earlier rows with later ones.
@@ -528,8 +551,8 @@ def _mixed_times(column: Column, known: Sequence[Any], asked: Sequence[Any]) -> 
     if not early:
         return ""
     what = f"{early:,} of {len(asked):,} test rows are not after training by {column.name!r}"
-    way = "a column that says train or test, --data.split COLUMN"
-    return f"{what}, as they are drawn at random; to test on later rows, give {way}"
+    way = "add a column, such as split, that says train or test, and give --data.split split"
+    return f"{what}, as they are drawn at random; to test on later rows, {way}"
 
 
 def _mixed_groups(name: str, known: Sequence[Any], asked: Sequence[Any]) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import date
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +50,9 @@ MAX_DIGITS = 15
 MAX_WORD = 60
 """Mean number of characters up to which texts that come again are categories."""
 
-MIN_ROWS = 10
-"""Rows from which on whole numbers of equal steps are taken for numbers of the rows."""
-
 SMILES_NAMES = re.compile(
     r"smiles|\b(smi|mol|molecule|drug|ligand|compound|structure)\b", re.IGNORECASE
 )
-
-OF_IDS = re.compile(
-    r"(?i:(.*[_ .-])?(id|uuid|guid)|idx|index|row|row ?names?|key|unnamed: \d+)|.*[a-z](Id|ID)"
-)
-"""Names of columns that number rows, or things; where most cells differ, they number the rows and are not used."""
-
-OF_TIME = ("year", "month", "day", "week", "hour", "minute", "time", "date", "t", "step")
-"""Names of columns that count something else than rows."""
 
 DAYS = (
     "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y",
@@ -91,8 +80,6 @@ _UNIT = re.compile(
 
 _MEANT = re.compile(r"[a-df-zA-DF-Z:(]|\d\s*-")
 """Marks of a number only as people write it: a unit, a clock's colon, a minus behind it or parentheses."""
-
-_WHOLE = re.compile(r"(\d{1,18})(\.0*)?")
 
 _GROUPS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
 """A whole number whose digits points group."""
@@ -123,7 +110,7 @@ class Cells:
             {cell: count for cell, count in self.all.items() if not is_missing(cell, missing)}
         )
         if self.all:
-            self.drawn = _drawn([cell for cell in self._cells if cell in self.counts])
+            self.drawn = _drawn(self.filled)
         else:
             self.drawn = [cell for cell in _drawn(self._cells) if not is_missing(cell, missing)]
             if not self.drawn and self.first is not None:
@@ -132,6 +119,11 @@ class Cells:
         self.marked = [
             cell for cell in self.counts if isinstance(cell, str) and ("." in cell or "," in cell)
         ]
+
+    @property
+    def filled(self) -> list[Any]:
+        """Filled cells of the whole table in its order; none where cells may be lists or files."""
+        return [cell for cell in self._cells if cell in self.counts] if self.all else []
 
     @property
     def mostly_differ(self) -> bool:
@@ -303,33 +295,6 @@ def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> str 
         return "image"  # names without a suffix, which are refused where they are read
     if SMILES_NAMES.search(name) and 2 * sum(map(is_molecule, texts[:20])) > len(texts[:20]):
         return "smiles"
-    return None
-
-
-def numbers_rows(name: str, cells: Cells) -> bool:
-    """Whether a column numbers the rows: by its name where most cells differ, else by whole numbers of equal steps.
-
-    Such numbers stand in any order, each once, or each twice as in joined files, under no name of a time.
-    """
-    if not cells.mostly_differ and {*cells.counts.values()} != {2}:
-        return False
-    is_id = OF_IDS.fullmatch(name.strip()) is not None
-    wholes = [_whole(cell) for cell in cells.counts]
-    if None in wholes:
-        return is_id and not any(isinstance(cell, float) for cell in cells.drawn)
-    if is_id or cells.counts.total() < MIN_ROWS or name.lower().strip() in OF_TIME:
-        return is_id
-    steps = {b - a for a, b in pairwise(sorted(wholes))}  # type: ignore[type-var, operator]
-    return len(steps) == 1 and len({*cells.counts.values()}) == 1
-
-
-def _whole(cell: Any) -> int | None:
-    """A cell as a whole number, zeros before it or behind a point included; None: it is something else."""
-    if isinstance(cell, str):
-        match = _WHOLE.fullmatch(cell.strip())
-        return match and int(match[1])
-    if isinstance(cell, int | float) and not isinstance(cell, bool) and cell % 1 == 0:
-        return int(cell)
     return None
 
 

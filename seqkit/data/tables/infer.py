@@ -15,18 +15,20 @@ from typing import Any
 
 from seqkit.data.kinds import FILES, KINDS, OF_CELLS, TargetKind
 from seqkit.data.notes import listed
+from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS
 from seqkit.data.tables.cells import (
     number,
     short,
     truth,
 )  # fmt: skip
-from seqkit.data.tables.columns import (
+from seqkit.data.tables.columns import Cells, all_fit, column_of, words_for_missing
+from seqkit.data.tables.row_numbers import (
     OF_IDS,
-    Cells,
-    all_fit,
-    column_of,
+    grows,
+    in_blocks,
+    is_measured,
+    is_ranked,
     numbers_rows,
-    words_for_missing,
 )
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import (
@@ -52,13 +54,6 @@ TARGET_NAMES = (
     "value", "score",
 )  # fmt: skip
 """Names of columns that are the target where none is named, the likeliest first."""
-
-OF_GROUPS = re.compile(
-    r"(?i:(.*[_ .-])?(id|patient|subject|person|participant|donor|animal|speaker|author|user|customer|client|member"
-    r"|household|family|group|session|device|machine|sensor|station|site|school|hospital|batch|plate)s?)"
-    r"|.*[a-z](Id|ID)"
-)
-"""Names of columns that say which rows are of one thing, where their cells come again."""
 
 IDENTIFIES = ("number", "category", "text")
 """Kinds of columns that may number the rows."""
@@ -138,6 +133,8 @@ class _Columns:
             name: column_of(name, cells, given, folder) for name, cells in self.cells.items()
         }
         self._leave_out_ids()
+        if split is None:
+            self._offer_splits()
         self._settle_decimals()
         for name in self.categories & {*self.columns} - {*given.kinds}:
             if self.columns[name].kind == "number":
@@ -154,6 +151,7 @@ class _Columns:
             why = column.why if column.kind == "number" else ""
             self._change(name, role="target", why=why, flag="", is_given=bool(given.targets))
         target_kind = given.target_kind or self._target_kind()
+        self._leave_out_growing(target_kind)
         self._tell_target(target_kind)
         self._take_input(target_kind)
         columns = [
@@ -173,8 +171,8 @@ class _Columns:
     def _change(self, name: str, **changes: Any) -> None:
         self.columns[name] = replace(self.columns[name], **changes)
 
-    def _leave_out(self, column: Column, why: str) -> None:
-        way = option("columns", {column.name: column.kind})
+    def _leave_out(self, column: Column, why: str, way: str = "") -> None:
+        way = way or option("columns", {column.name: column.kind})
         self._change(column.name, kind="unused", role="unused", why=why, flag=way)
 
     def _of_role(self, *roles: str) -> list[Column]:
@@ -201,6 +199,12 @@ class _Columns:
                     f"{self.name}: {name!r} is input and target; give another column with --data.target"
                 )
 
+    def _guessed(self, *kinds: str) -> list[Column]:
+        """Inputs of these kinds of which the user has said nothing."""
+        said = (*self.given.targets, *self.named, *self.given.kinds)
+        inputs = self._of_role("input")
+        return [one for one in inputs if one.kind in kinds and one.name not in said]
+
     def _leave_out_ids(self) -> None:
         """Leave out columns that number the rows; equal steps before one measured number alone are its argument."""
         inputs = self._of_role("input")
@@ -216,6 +220,39 @@ class _Columns:
         for name in found:
             if others != ["number"] or OF_IDS.fullmatch(name.strip()):
                 self._leave_out(self.columns[name], "it numbers the rows")
+
+    def _offer_splits(self) -> None:
+        """Leave out columns that name the split of each row, with the option that follows them."""
+        for column in self._guessed("category"):
+            cells = self.cells[column.name]
+            splits = {SPLIT_NAMES.get(str(cell).strip().lower()) for cell in cells.counts}
+            if {"train", "test"} <= splits <= {*SPLIT_WORDS} and not cells.has_gaps:
+                self._leave_out(column, "it names splits", option("split", column.name))
+
+    def _leave_out_growing(self, target_kind: TargetKind) -> None:
+        """Leave out columns that grow from row to row of a file sorted by its target, where other inputs are left.
+
+        A number may grow with what is measured or with time, so then codes alone are left out.
+        """
+        by = [one.name for one in self._of_role("target") if self._is_sorted_by(one, target_kind)]
+        found = []
+        for one in self._guessed(*IDENTIFIES, "date") if by else ():
+            cells = self.cells[one.name]
+            is_code = target_kind != "numbers" or not is_measured(one, cells)
+            if is_code and grows(one, cells):
+                found.append(one)
+        if len(found) < len(self._of_role("input")):
+            for one in found:
+                self._leave_out(
+                    one, f"it grows or falls along the file, which is sorted by {by[0]}"
+                )
+
+    def _is_sorted_by(self, target: Column, target_kind: TargetKind) -> bool:
+        cells = self.cells[target.name].filled
+        if target_kind == "numbers":
+            values = [number(cell, target.form) for cell in cells]
+            return is_ranked([value for value in values if value is not None])
+        return target_kind in ("classes", "labels") and in_blocks(cells)
 
     def _settle_decimals(self) -> None:
         """Read 1.234 and 1,234 as the decimals of other columns say; where none does, say how they are read."""

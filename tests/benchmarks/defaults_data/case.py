@@ -20,6 +20,7 @@ class Case:
     """A data set. kind: names the rivals. rows: raw examples. targets: a class, a number or several numbers for each.
 
     is_test: of each row. write: writes files below a folder and gives the words of `seqkit fit`.
+    groups: of each row; rows of one group are not independent, such as windows that overlap. None: all rows are.
     """
 
     kind: str
@@ -27,6 +28,7 @@ class Case:
     targets: list[Any]
     is_test: np.ndarray
     write: Callable[[Path], list[str]]
+    groups: list[Any] | None = None
 
     @property
     def is_regression(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter
 from pathlib import Path
@@ -30,15 +31,22 @@ def _nodes(
     n = len(targets)
     counts = n // 5, n // 10, n - n // 5 - n // 10
     part = random.permutation(np.repeat(["train", "valid", "test"], counts))
+    return nodes_case(pairs, targets, value, part)
+
+
+def nodes_case(
+    pairs: np.ndarray, targets: list[Any], value: np.ndarray | None, part: np.ndarray
+) -> Case:
+    """pairs: [edges 2], each edge once. value: a number for each node, or None. part: "train", "valid" or "test"."""
+    n = len(targets)
 
     def write(folder: Path) -> list[str]:
-        with (folder / "nodes.csv").open("w", encoding="utf-8") as file:
-            file.write("id,label,split" + (",value\n" if value is not None else "\n"))
+        with (folder / "nodes.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", "label", "split", *(["value"] if value is not None else [])])
             for i in range(n):
-                file.write(
-                    f"n{i},{targets[i]},{part[i]}"
-                    + (f",{value[i]:.4f}\n" if value is not None else "\n")
-                )
+                own = [] if value is None else [f"{value[i]:.4f}"]
+                writer.writerow([f"n{i}", targets[i], part[i], *own])
         with (folder / "edges.csv").open("w", encoding="utf-8") as file:
             file.write("source,target\n" + "".join(f"n{a},n{b}\n" for a, b in pairs))
         return [str(folder)]

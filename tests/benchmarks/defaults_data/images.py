@@ -38,11 +38,11 @@ def _images(
     name: str, rows: list[np.ndarray], targets: list[Any], is_test: np.ndarray | None = None
 ) -> Case:
     return files_case(
-        "image", rows, targets, split(len(rows), name) if is_test is None else is_test, _save_image
+        "image", rows, targets, split(len(rows), name) if is_test is None else is_test, save_image
     )
 
 
-def _save_image(path: Path, pixels: np.ndarray) -> None:
+def save_image(path: Path, pixels: np.ndarray) -> None:
     from PIL import Image
 
     Image.fromarray(pixels).save(path)

@@ -64,10 +64,10 @@ def _series(name: str, *, package: str = "aeon", classes: bool = True, once: boo
     if once:
         rows, found = distinct(rows, list(zip(targets, parts, strict=True)))
         targets, parts = [target for target, _ in found], [part for _, part in found]
-    return _of_series(rows, targets, np.array(parts), "series")
+    return of_series(rows, targets, np.array(parts), "series")
 
 
-def _of_series(rows: list[np.ndarray], targets: list[Any], is_test: np.ndarray, kind: str) -> Case:
+def of_series(rows: list[np.ndarray], targets: list[Any], is_test: np.ndarray, kind: str) -> Case:
     def write(folder: Path) -> list[str]:
         several = isinstance(targets[0], list)
         names = [f"h{i:02}" for i in range(len(targets[0]))] if several else ["target"]
@@ -94,7 +94,7 @@ def _windows(values: np.ndarray, past: int, ahead: int, step: int) -> Case:
     ]
     rows = [scaled[s : s + past, None] for s in starts]
     targets = [scaled[s + past : s + past + ahead].tolist() for s in starts]
-    return _of_series(rows, targets, np.array([s + past >= end for s in starts]), "forecast")
+    return of_series(rows, targets, np.array([s + past >= end for s in starts]), "forecast")
 
 
 def _forecast(path: str, column: str, past: int, ahead: int) -> Case:
@@ -132,7 +132,7 @@ def _cylinder_bell_funnel() -> Case:
         )
         rows.append(wave[:, None])
         targets.append(name)
-    return _of_series(rows, targets, np.arange(360) >= 60, "series")
+    return of_series(rows, targets, np.arange(360) >= 60, "series")
 
 
 def _processes() -> Case:
@@ -148,7 +148,7 @@ def _processes() -> Case:
             wave[t] = one * wave[t - 1] + two * wave[t - 2] + shock if t > 1 else shock
         rows.append((random.normal(0, 20) + 10 ** random.uniform(-1, 2) * wave[50:])[:, None])
         targets.append(name)
-    return _of_series(rows, targets, np.arange(480) >= 240, "series")
+    return of_series(rows, targets, np.arange(480) >= 240, "series")
 
 
 def _faults() -> Case:
@@ -173,4 +173,4 @@ def _faults() -> Case:
             wave[start:] = wave[start:, np.roll([0, 1, 2], 1)]
         rows.append(wave)
         targets.append(name)
-    return _of_series(rows, targets, np.arange(360) >= 180, "series")
+    return of_series(rows, targets, np.arange(360) >= 180, "series")

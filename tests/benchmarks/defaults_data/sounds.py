@@ -36,11 +36,11 @@ def _sounds(
     name: str, rows: list[np.ndarray], targets: list[Any], is_test: np.ndarray | None = None
 ) -> Case:
     return files_case(
-        "audio", rows, targets, split(len(rows), name) if is_test is None else is_test, _save_sound
+        "audio", rows, targets, split(len(rows), name) if is_test is None else is_test, save_sound
     )
 
 
-def _save_sound(path: Path, samples: np.ndarray) -> None:
+def save_sound(path: Path, samples: np.ndarray) -> None:
     import soundfile
 
     soundfile.write(path, samples.astype(np.float32), RATE)
@@ -67,7 +67,7 @@ def _chirps() -> Case:
     return _sounds("chirps", rows, targets)
 
 
-def _recording(path: Path, seconds: float) -> np.ndarray:
+def recording(path: Path, seconds: float) -> np.ndarray:
     """The first seconds of a file, mono at 8 kHz, from where it is first louder than a hundredth of its peak."""
     import soundfile
     from scipy.signal import resample_poly
@@ -95,7 +95,7 @@ def _drums() -> Case:
         name = path.name.lower()
         named = [part for part, form in parts.items() if re.search(form, name)]
         if len(named) == 1 and path.suffix in (".wav", ".flac", ".aiff"):
-            rows.append(_recording(path, 1.0))
+            rows.append(recording(path, 1.0))
             found.append((path.parent.name, named[0]))
     rows, found = distinct(rows, found)
     return _sounds(
@@ -115,7 +115,7 @@ def _words() -> Case:
     }
     languages |= {"uk": "ukrainian"}
     found = [
-        (_recording(path, 1.5), name)
+        (recording(path, 1.5), name)
         for code, name in languages.items()
         for path in sorted((place / code).glob("*.*"))
     ]
@@ -129,7 +129,7 @@ def _alphabets() -> Case:
         ("cs", "da", "de", "he", "hu", "lt", "nb", "ru"),
     )
     found = [
-        (_recording(path, 1.2), code)
+        (recording(path, 1.2), code)
         for code in languages
         for path in sorted((place / code / "alpha").glob("*"))
     ]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +18,7 @@ from seqkit.data.sources.table import Division
 from seqkit.data.tables import text as text_files
 from seqkit.data.tables.schema import Given
 from seqkit.errors import DataError
+from seqkit.files import load_yaml
 from seqkit.interfaces import Tokenizer
 from seqkit.tokenizers import Bytes, Cells, Join, Patches, Series
 
@@ -162,6 +164,26 @@ def test_rows_of_a_group_stay_in_one_split(seed, tmp_path):
     assert splits.test.groups == [repr(who[raw]) if who[raw] else None for raw in raws(splits.test)]
     assert "2 rows have no who (first: " in said[0]
     assert "of 9 groups by 'who' are test" in said[-1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("num_spam", [1, 4])
+def test_a_test_split_by_groups_has_each_class_or_is_said_to_lack_it(seed, num_spam, tmp_path):
+    rows = [
+        {"text": f"text {i}", "label": "spam" if i // 6 < num_spam else "ham", "who": f"p{i // 6}"}
+        for i in range(60)
+    ]
+    splits, said = divided(written(tmp_path, rows), group="who", seed=seed)
+    assert {*splits.train.labels} == {0, 1}
+    assert len({*splits.test.labels}) == min(num_spam, 2)
+    line = "the test split has 1 of 2 classes: its result says nothing of spam"
+    assert [isinstance(one, Caution) for one in said if line in one] == [True] * (num_spam == 1)
+
+
+def test_a_given_test_of_one_class_is_said(tmp_path):
+    rows = texts(40, part=lambda i: "test" if i % 10 == 1 else "train")
+    _, said = divided(written(tmp_path, rows), split="part")
+    assert any("the test split has 1 of 2 classes: its result says nothing of a" in x for x in said)
 
 
 def test_equal_molecules_and_files_are_one_group_and_one_input(tmp_path):
@@ -431,3 +453,27 @@ def test_dated_rows_that_are_split_at_random_are_said_and_the_advised_split_is_b
     years = [measured(i) | {"year": 1990 + i % 9} for i in range(120)]
     _, said = divided(written(tmp_path, years), given={"target": "grade"})
     assert [one for one in said if "'year'" in one and "--data.split" in one]
+
+
+@pytest.mark.parametrize("kind", ["text", "number"])
+def test_equal_rows_of_several_inputs_name_the_column_that_keeps_them_together(tmp_path, kind):
+    note = {"text": "a long note of number {}", "number": "{}.25"}[kind]
+    rows = [{"side": "lr"[i % 2], "n o": note.format(i), "y": i % 7 + 0.5} for i in range(60)]
+    rows += rows[:30]
+    path = written(tmp_path, rows)
+    _, said = divided(path, given={"target": "y"})
+    (line,) = [one for one in said if "are in training, too" in one and "--data.group" in one]
+    _, *words = shlex.split(line[line.index("--data.group") :])
+    more = {}
+    if kind == "number":
+        columns = words[2]
+        more = {"columns": load_yaml(columns)}
+        assert more == {"columns": {"n o": "number"}}
+    _, said = divided(path, given={"target": "y", **more}, group=words[0])
+    assert not any("test inputs are in training" in one for one in said)
+
+
+def test_equal_rows_of_few_values_name_no_column(tmp_path):
+    rows = [{"side": "lr"[i % 2], "size": "sml"[i % 3], "y": i % 7 + 0.5} for i in range(60)]
+    _, said = divided(written(tmp_path, rows), given={"target": "y"})
+    assert any("are in training, too" in one and "--data.group" not in one for one in said)

@@ -126,7 +126,7 @@ SAID = {
     ),
     "a large group": (
         csv(*(f"{text},{i % 2},{'me' if i < 9 else i}" for i, text in enumerate(TEXTS)), head="text,label,who"),
-        {"group": "who", "test_fraction": 0.01}, "1 of 12 rows are test, not 1 %: by 'who' groups stay whole",
+        {"group": "who", "test_fraction": 0.01}, "2 of 12 rows are test, not 1 %: by 'who' groups stay whole",
     ),
 }  # fmt: skip
 """What is read, with a line that counts it."""

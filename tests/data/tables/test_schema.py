@@ -42,7 +42,7 @@ def kinds(schema):
 
 SIZE, PRICE, LABEL, TEXT = (
     (lambda i: f"{i * 1.5}"),
-    (lambda i: f"{15 * i + i % 2}"),
+    (lambda i: f"{15 * (7 * i % N) + i % 2}"),
     (lambda i: "ab"[i % 2]),
     "a text of {}".format,
 )
@@ -648,3 +648,21 @@ def test_rows_of_yes_and_no_alone_are_inputs_and_given_kinds_stay():
         infer(rows(text=TEXT, rude=lambda i: i % 2, spam=lambda i: i // 2 % 2), several).target_kind
         == "labels"
     )
+
+
+@pytest.mark.parametrize(("words", "is_split"), [
+    (("Training", "Testing"), True),
+    (("train", "val", "test"), True),
+    (("dev", "test", "prod"), False),
+    (("train", "bus"), False),
+    (("train", "val"), False),  # --data.split needs test rows
+])  # fmt: skip
+def test_a_column_that_names_splits_is_offered_as_the_split(words, is_split):
+    table = rows(size=SIZE, dataset=lambda i: words[i % len(words)], y=PRICE)
+    schema = infer(table, Given(target="y"))
+    said = "not used: 'dataset' (it names splits); to change: --data.split dataset"
+    assert any(said in line for line in schema.lines()) == is_split
+    assert ("dataset" in kinds(schema)) != is_split
+    given = infer(table, Given(target="y", columns={"dataset": "category"}))
+    assert "dataset" in kinds(given)
+    assert infer(table, Given(target="y"), split="dataset").column("dataset").role == "split"
