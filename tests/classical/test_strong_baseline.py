@@ -273,7 +273,7 @@ def test_a_forecast_is_chosen_by_the_latest_windows():
 
 def bump(i):
     """A wave somewhere in noise, fast or slow: the class shows in no single step and hardly in a statistic."""
-    series = 0.3 * torch.randn(60 + i % 7, generator=GENERATOR)
+    series = 0.3 * torch.randn(60 + i % 7, generator=torch.Generator().manual_seed(i))
     start = 5 + 7 * i % 30
     wave = (torch.arange(16) * (0.8 if i % 2 else 1.6)).sin()
     series[start : start + 16] += wave
