@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from seqkit.interfaces import Backbone, Cache, Embedded
 from seqkit.nn.attention.kv_cache import StateCache as StateCache
+from seqkit.nn.block import Residual
+from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.padding import zero_padded
 
 
@@ -66,6 +68,30 @@ class SequenceBackbone(Backbone):
             raise ValueError(f"{type(self).__name__}.new_cache gives {cache!r}; return a Cache")
         cache.owner = type(self)
         return cache
+
+
+class StateLayer(nn.Module):
+    """x + dropout(mixer(norm(x))): a layer of a `LayerStack`."""
+
+    def __init__(self, norm: nn.Module, mixer: StateMixer, dropout: float):
+        super().__init__()
+        self.norm = norm
+        self.mixer = mixer
+        self.residual = Residual(mixer.dim, dropout=dropout)
+
+    def forward(
+        self, x: Tensor, valid: Tensor | None, cache: StateCache | None, index: int
+    ) -> Tensor:
+        """x: [b n d]. valid: [b n] bool, True = real; None: all are. index: index of the layer in the cache."""
+        normed = self.norm(x)
+        if valid is not None:  # the norm's bias would make padding an input
+            normed = zero_padded(normed, valid)
+        if cache is None:
+            y = self.mixer.mix(normed, valid)
+        else:
+            y, cache.states[index] = self.mixer.step(normed, valid, cache.states[index])
+        mixed: Tensor = self.residual(x, y)
+        return mixed
 
 
 class LayerStack(SequenceBackbone):

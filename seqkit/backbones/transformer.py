@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from seqkit.nn.block import MLP, BaseBlock, ParallelBlock, PostNormBlock, PreNor
 from seqkit.nn.checks import check_at_least, check_probability
 from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.initialization import init_weights
+from seqkit.nn.mixers.base import BothDirections, Mixer, StateMixer
 from seqkit.nn.mlp import GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.norm import ZeroCenteredRMSNorm
@@ -52,6 +54,7 @@ TOKENWISE = {
 """Types of modules that work on each token by itself. Others, also subclasses of these, are taken to mix tokens."""
 
 BlockFactory = Callable[[int, int], BaseBlock]
+MixerFactory = Callable[[int, int], Mixer]
 
 
 class Transformer(Backbone):
@@ -61,15 +64,19 @@ class Transformer(Backbone):
 
     dim: width. depth: number of blocks. num_heads: number of attention heads. causal: True: a token attends to itself
     and earlier ones only. None: as the batch says (`Backbone.causal`).
-    block: `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. position: positions inside attention
-    (`Rotary()`); None: positions are added to the embeddings. Both may be a list: an entry for each layer, or a pattern
-    to repeat ([local, local, full] for 12 layers). The stack supports a feature if every block supports it.
+    block: `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. mixer: what stands where the block's
+    attention does, `(dim, num_heads) -> Mixer`, such as a recurrent network; None: the block's own attention. position:
+    positions inside attention (`Rotary()`); None: positions are added to the embeddings, unless a mixer carries a state
+    from token to token, which then knows their order. Each may be a list: an entry for each layer, or a pattern to
+    repeat ([local, local, full] for 12 layers; [Mamba, Mamba, Mamba, None], a hybrid). The stack supports a feature if
+    every block supports it.
     norm: norm of the last output. input_norm: norm of the embeddings (BERT); None: none. dropout: dropout probability
     of residual branches and attention weights, unless a component has its own.
+    With causal=False a mixer that goes from left to right is two, and their sum (`BothDirections`).
     Weights are initialised as GPT-2's: normal with std 0.02, output projections divided by sqrt(2 depth) (Radford et
-    al. 2019, section 2.3).
-    Raises ValueError if the length of a list does not divide depth, if heads do not fit, or if an attention does not
-    support what causal, position or blocks require.
+    al. 2019, section 2.3). Mixers that carry a state keep their own, but for the division.
+    Raises ValueError if the length of a list does not divide depth, if heads do not fit, or if an attention or mixer
+    does not support what causal, position or blocks require.
     """
 
     needs_unit_inputs = False
@@ -82,6 +89,7 @@ class Transformer(Backbone):
         num_heads: int = 8,
         causal: bool | None = False,
         block: BlockFactory | Sequence[BlockFactory] = PreNormBlock,
+        mixer: MixerFactory | Sequence[MixerFactory | None] | None = None,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         input_norm: Callable[[int], nn.Module] | None = None,
         position: RelativePosition | Sequence[RelativePosition | None] | None = None,
@@ -93,12 +101,25 @@ class Transformer(Backbone):
         self.dim = dim
         self.num_heads = num_heads
         self.causal = causal
-        self.blocks = nn.ModuleList(
-            make(dim, num_heads) for make in _per_layer("block", block, depth)
-        )
+        self.blocks = nn.ModuleList()
+        for make, of_layer in zip(
+            _per_layer("block", block, depth), _per_layer("mixer", mixer, depth)
+        ):
+            if of_layer is None:
+                self.blocks.append(make(dim, num_heads))
+            else:
+                attention = partial(_directed, of_layer, causal is False)
+                self.blocks.append(partial(make, attention=attention)(dim, num_heads))
         self.norm = norm(dim)
         self.input_norm = input_norm(dim) if input_norm is not None else None
-        positions = _per_layer("position", position, depth)
+        positions = [
+            None if block.attention.carries_state else one
+            for block, one in zip(self._blocks, _per_layer("position", position, depth))
+        ]
+        if position is not None and not any(positions):
+            raise ValueError(
+                "position is given, and no layer has attention; leave it out: mixers that carry a state know the order"
+            )
         unlike: list[RelativePosition] = []
         for one in positions:
             if one is not None and _index_of(one, unlike) is None:
@@ -109,6 +130,7 @@ class Transformer(Backbone):
         self.kinds = [
             _kind(block, position, unlike) for block, position in zip(self._blocks, positions)
         ]
+        self._looks_back = not all(block.attention.carries_state for block in self._blocks)
         self._declare_support()
         init_weights(self.blocks)
         for module in self.blocks.modules():
@@ -157,6 +179,7 @@ class Transformer(Backbone):
         self.uses_positions = bool(self.positions)
         self.takes_causality = AttentionFeature.REACH in supports
         self.knows_columns = AttentionFeature.UNORDERED not in supports
+        self.is_recurrent = any(block.attention.carries_state for block in self._blocks)
 
     def check_supported(self, spec: TokenSpec) -> None:
         """Raise ValueError if a position does not fit the tokens' axes, or an adjacency is unsupported or missing."""
@@ -217,7 +240,7 @@ class Transformer(Backbone):
             layer_cache = None if cache is None else cache.layers[i]
             x = block(x, contexts[kind], layer_cache)
         if cache is not None:
-            cache.append(embedded)
+            cache.append(embedded, keep=self._looks_back)
         x = self.norm(x)
         if packing is not None:
             x = packing.pad(x)
@@ -306,6 +329,14 @@ class Transformer(Backbone):
         if not self.supports_cache:
             raise ValueError("this attention has no cache; generate with use_cache=False")
         return TransformerCache([block.attention.init_cache(max_tokens) for block in self._blocks])
+
+
+def _directed(make: MixerFactory, both: bool, dim: int, num_heads: int) -> Mixer:
+    """A mixer that goes in both directions, if it should and does not yet."""
+    mixer = make(dim, num_heads)
+    if both and isinstance(mixer, StateMixer) and AttentionFeature.CAUSAL in mixer.supports:
+        return BothDirections(mixer, cast(StateMixer, make(dim, num_heads)))
+    return mixer
 
 
 Each = TypeVar("Each")

@@ -7,6 +7,7 @@ from typing import cast
 from torch import nn
 
 from seqkit.nn.block import BaseBlock, Residual
+from seqkit.nn.mixers.base import StateMixer
 
 OUTPUT_PROJECTIONS = ("out_proj", "down_proj")
 """Names of the last linear layer of a branch, whose output is added to the residual stream."""
@@ -15,9 +16,19 @@ OUTPUT_PROJECTIONS = ("out_proj", "down_proj")
 def init_weights(blocks: nn.ModuleList) -> None:
     """Initialize as GPT-2: normal with std 0.02, output projections divided by sqrt(2 depth), or zero (`zero_init`).
 
-    Stochastic depth grows from the first block to the last.
+    Mixers that carry a state keep their own weights, but for that division. Stochastic depth grows from the first block
+    to the last.
     """
+    kept: set[nn.Module] = set()
+    for mixer in blocks.modules():
+        if isinstance(mixer, StateMixer):
+            kept.update(mixer.modules())
+            projection = getattr(mixer, "out_proj", None)
+            if projection is not None:
+                projection.weight.detach().mul_((2 * len(blocks)) ** -0.5)
     for name, module in blocks.named_modules():
+        if module in kept:
+            continue
         # a linear layer by another name
         pointwise = isinstance(module, nn.Conv1d) and module.kernel_size == (1,)
         if isinstance(module, nn.Linear) or pointwise:

@@ -17,9 +17,10 @@ class SegmentRows:
     """Where the tokens of each packed sequence are, so that a layer may run over one sequence a row.
 
     valid: [s m] bool, True = a real token of a sequence. batch_row: [s], the row of the batch that a sequence is in.
-    packed: [b n] bool, True = real, in the packed batch. index: [t], the places of its real tokens in [s m], flattened.
+    packed: [b n] bool, True = real, in the packed batch. index: [t], the places of its real tokens in [s m], flattened
 
-    >>> rows = SegmentRows.of(torch.tensor([[0, 0, 1], [4, 4, 4]]), torch.tensor([[True, True, True], [True, True, False]]))
+    >>> valid = torch.tensor([[True, True, True], [True, True, False]])
+    >>> rows = SegmentRows.of(torch.tensor([[0, 0, 1], [4, 4, 4]]), valid)
     >>> rows.valid.tolist(), rows.batch_row.tolist()
     ([[True, True], [True, False], [True, True]], [0, 0, 1])
     """

@@ -148,9 +148,17 @@ from seqkit.nn.block
   ParallelBlock | attention and MLP side by side | GPT-J and PaLM
 from seqkit.backbones.gps
   GPSBlock | attention and message passing side by side | graphs: both with ShortestPath, or along edges
-== attention
+== mixer
 from seqkit.nn.attention.multi_head
   MultiHeadAttention | projections around a mechanism | the default
+from seqkit.nn.mixers.rnn
+  LSTM=LSTMMixer | a layer of long short-term memory | hybrids: exact counts and states beside attention
+  GRU=GRUMixer | a layer of gated recurrent units | as LSTM with a quarter fewer weights
+  RNN=RNNMixer | a layer of Elman's network | the classic baseline
+from seqkit.nn.mixers.s4d
+  S4D=S4DMixer | a diagonal state space layer | signals; generation at constant cost
+from seqkit.nn.mixers.mamba
+  Mamba=MambaMixer | a selective state space layer | hybrids as Jamba, with numba or on CUDA
 == mechanism
 from seqkit.nn.attention.multi_head
   ScaledDotProductAttention | softmax of dot products, O(n^2) | the default; supports everything

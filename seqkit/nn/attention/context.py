@@ -26,6 +26,7 @@ from seqkit.nn.attention.mask import (
 )  # fmt: skip
 from seqkit.nn.packing import Packing
 from seqkit.nn.position.base import RelativePosition
+from seqkit.nn.segments import SegmentRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class AttentionContext:
     from which keys and values are computed; None: self-attention.
     packing: the layer's input is the row [1 t d] of this packing; masks and the other fields are of the padded batch.
     is_plain: True: padding and causality are all that masks pairs, and no bias is added.
+    segments: rows of packed sequences, for layers that make no mask; None: there are none.
     """
 
     attn_mask: Tensor | None = None
@@ -59,6 +61,7 @@ class AttentionContext:
     memory: Tensor | None = None
     packing: Packing | None = None
     is_plain: bool = False
+    segments: SegmentRows | None = None
 
 
 class Past(NamedTuple):
@@ -122,6 +125,9 @@ def attention_context(
         masks.append(reach_mask(reach))
     if segments is not None:
         masks.append(segment_mask(segments))
+    rows = None
+    if segments is not None and not needs_mask:
+        rows = SegmentRows.of(segments, embedded.valid)
     if adjacency is not None and needs_mask:
         edge_types = dense_edge_types(adjacency, b, n)
         masks.append(edge_mask(edge_types, embedded.graphs))
@@ -156,6 +162,7 @@ def attention_context(
         adjacency=adjacency,
         edge_bias=edge_bias,
         is_plain=is_plain,
+        segments=rows,
     )
 
 

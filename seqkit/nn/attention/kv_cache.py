@@ -107,9 +107,10 @@ class TransformerCache(Cache):
         self.past: Past | None = None
         self.memory: Embedded | None = None
 
-    def append(self, embedded: Embedded) -> None:
-        """Add the columns of a forward pass."""
-        self.past = Past.with_columns(self.past, embedded)
+    def append(self, embedded: Embedded, *, keep: bool) -> None:
+        """Add the columns of a forward pass. keep: whether a layer looks back at them; else they are only counted."""
+        if keep:
+            self.past = Past.with_columns(self.past, embedded)
         self.num_tokens += embedded.valid.shape[1]
 
     def reorder(self, rows: Tensor) -> None:

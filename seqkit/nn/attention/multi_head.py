@@ -26,6 +26,7 @@ from seqkit.nn.attention.mechanism import (
 from seqkit.nn.checks import check_above_0, check_at_least
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import InheritedDropout
+from seqkit.nn.mixers.base import Mixer
 from seqkit.nn.packing import Packing, has_flash_attention
 
 
@@ -79,7 +80,7 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         return softmax(bounded(scores, self.softcap) + as_bias(q, k, context)).to(q.dtype)
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Mixer):
     """Multi-head attention, self or cross (Vaswani et al. 2017, section 3.2.2).
 
     mechanism: `(num_heads, head_dim) -> AttentionMechanism`.
