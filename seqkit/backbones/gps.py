@@ -73,7 +73,7 @@ class GPSBlock(BaseBlock):
             raise ValueError(
                 f"max_edge_type={used}, and these tokens have edge types 1 to {num_edge_types}; use those"
             )
-        if used == num_edge_types and not self.attention.mechanism.needs_adjacency:
+        if used == num_edge_types and not self.attention.needs_adjacency:
             raise ValueError(
                 f"GPSBlock sends messages along all edge types, 1 to {used}, so attention sees neighbours alone; give "
                 "it max_edge_type, the last type of the graph's own, with ShortestPath in tokenizer.encodings, or the "

@@ -109,7 +109,8 @@ class Transformer(Backbone):
                 self.blocks.append(make(dim, num_heads))
             else:
                 attention = partial(_directed, of_layer, causal is False)
-                self.blocks.append(partial(make, attention=attention)(dim, num_heads))
+                with_mixer = cast(Callable[..., BaseBlock], make)
+                self.blocks.append(with_mixer(dim, num_heads, attention=attention))
         self.norm = norm(dim)
         self.input_norm = input_norm(dim) if input_norm is not None else None
         positions = [

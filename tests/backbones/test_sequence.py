@@ -97,7 +97,7 @@ def test_dropout_acts_on_every_branch_while_training(cls):
 )
 def test_neither_decay_nor_muon_touches_what_is_no_matrix(cls, not_decayed, not_orthogonalised):
     model = Model(TokenSpec(vocab_size=7), cls(16, 1, causal=True), NextToken())
-    (ssm,) = (block.ssm for block in model.backbone.blocks)
+    (ssm,) = (block.mixer.ssm for block in model.backbone.blocks)
     for group in AdamW().build(model).param_groups:
         decayed = set(map(id, group["params"])) if group["weight_decay"] else set()
         assert not decayed & {id(ssm.get_parameter(name)) for name in not_decayed}
