@@ -159,6 +159,9 @@ from seqkit.nn.mixers.s4d
   S4D=S4DMixer | a diagonal state space layer | signals; generation at constant cost
 from seqkit.nn.mixers.mamba
   Mamba=MambaMixer | a selective state space layer | hybrids as Jamba, with numba or on CUDA
+from seqkit.nn.mixers.min_rnn
+  MinGRU | a GRU whose gates see the token alone | as GRU, all tokens at once
+  MinLSTM | an LSTM whose gates see the token alone | as MinGRU with half more weights
 == mechanism
 from seqkit.nn.attention.multi_head
   ScaledDotProductAttention | softmax of dot products, O(n^2) | the default; supports everything
