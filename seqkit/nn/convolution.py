@@ -53,14 +53,19 @@ class CausalConvolution(nn.Module):
         step."""
         if cache is None:
             return convolve(x, self.weight)
+        y, cache.convolution = self.step(x, valid, cache.convolution)
+        return y
+
+    def step(self, x: Tensor, valid: Tensor | None, tail: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Outputs for the tokens x [b n d] after the inputs `tail` [b k-1 d], and the inputs before the next token.
+
+        valid: [b n] bool, True = real, padding being on the right; None: all are. tail: None: zeros.
+        """
         past = self.kernel_size - 1
-        if cache.convolution is None:
+        if tail is None:
             tail = x.new_zeros(x.shape[0], past, x.shape[2])
-        else:
-            tail = cache.convolution
         both = torch.cat([tail, x], dim=1)
-        cache.convolution = inputs_before_next(both, past, valid)
-        return convolve(both, self.weight)[:, past:]
+        return convolve(both, self.weight)[:, past:], inputs_before_next(both, past, valid)
 
 
 def inputs_before_next(both: Tensor, past: int, valid: Tensor | None) -> Tensor:

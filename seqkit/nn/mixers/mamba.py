@@ -13,13 +13,19 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.nn.checks import check_at_least
-from seqkit.nn.convolution import CausalConvolution, inputs_before_next
+from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.mixers.base import BOTH_DIRECTIONS, StateMixer
 from seqkit.nn.padding import zero_padded
 from seqkit.nn.selective_scan import scan_flops, selective_scan
 
 SSMState = tuple[Tensor, Tensor]
 """State of one layer: the last inputs of the convolution [b k-1 e], and the hidden state [b e s]."""
+
+
+def initial_dt_bias(width: int) -> Tensor:
+    """[e], softplus of which is log-uniform in [0.001, 0.1] (Gu and Dao 2023, section 3.6)."""
+    dt = torch.empty(width).uniform_(math.log(0.001), math.log(0.1)).exp()
+    return dt + torch.log(-torch.expm1(-dt))
 
 
 class SelectiveSSM(nn.Module):
@@ -48,8 +54,7 @@ class SelectiveSSM(nn.Module):
         self.D = nn.Parameter(torch.ones(width))
         nn.init.uniform_(self.dt_proj.weight, -(rank**-0.5), rank**-0.5)
         with torch.no_grad():
-            dt = torch.empty(width).uniform_(math.log(0.001), math.log(0.1)).exp().clamp(min=1e-4)
-            self.dt_proj.bias.copy_(dt + torch.log(-torch.expm1(-dt)))  # softplus of which is dt
+            self.dt_proj.bias.copy_(initial_dt_bias(width))
 
     def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
         """y [b n e] from x [b n e].
@@ -65,11 +70,10 @@ class SelectiveSSM(nn.Module):
 
         state: None: that before the first token.
         """
-        past = self.convolution.kernel_size - 1
-        tail, hidden = state or (x.new_zeros(x.shape[0], past, self.width), None)
-        joined = torch.cat([tail, x], dim=1)
-        y, hidden = self._scan(self.convolution(joined)[:, past:], valid, hidden)
-        return y, (inputs_before_next(joined, past, valid), hidden)
+        tail, hidden = state or (None, None)
+        convolved, tail = self.convolution.step(x, valid, tail)
+        y, hidden = self._scan(convolved, valid, hidden)
+        return y, (tail, hidden)
 
     def _scan(
         self, convolved: Tensor, valid: Tensor | None, state: Tensor | None
