@@ -159,6 +159,8 @@ from seqkit.nn.mixers.s4d
   S4D=S4DMixer | a diagonal state space layer | signals; generation at constant cost
 from seqkit.nn.mixers.mamba
   Mamba=MambaMixer | a selective state space layer | hybrids as Jamba, with numba or on CUDA
+from seqkit.nn.mixers.mlstm
+  MLSTM | xLSTM's matrix memory with exponential gates | recall over long sequences; generation at constant cost
 == mechanism
 from seqkit.nn.attention.multi_head
   ScaledDotProductAttention | softmax of dot products, O(n^2) | the default; supports everything
