@@ -164,6 +164,8 @@ from seqkit.nn.mixers.min_rnn
   MinLSTM | an LSTM whose gates see the token alone | as MinGRU with half more weights
 from seqkit.nn.mixers.delta
   GatedDeltaNet | linear attention with a decay and the delta rule | recall; hybrids as Qwen3-Next, 3 to 1
+from seqkit.nn.mixers.mlstm
+  MLSTM | xLSTM's matrix memory with exponential gates | recall over long sequences; generation at constant cost
 == mechanism
 from seqkit.nn.attention.multi_head
   ScaledDotProductAttention | softmax of dot products, O(n^2) | the default; supports everything
