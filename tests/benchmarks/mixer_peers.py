@@ -1,7 +1,7 @@
 """Independent implementations of mixers, each in plain pre-norm blocks, as bodies of `plain_peers`.
 
-They come from packages: transformers, and, as they are no requirements of seqkit, `pip install minGRU-pytorch xlstm mlstm_kernels`.
-Each module begins with its package's own weights; the MLPs as GPT-2's.
+They come from packages: transformers, and three that seqkit does not require: `pip install --no-deps minGRU-pytorch
+xlstm mlstm_kernels`. Each module begins with its package's own weights; the MLPs as GPT-2's.
 """
 
 from __future__ import annotations

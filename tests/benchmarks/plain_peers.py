@@ -8,7 +8,8 @@ Equal are data, batches, steps, the optimizer with its schedule, the number of p
 within the budget of the task), and the trials: each rate with one seed, judged by the loss on validation data. The best
 rate is then trained with the seeds, with the weights of the last step, and measured on the test split. A peer is all of
 a model: embedding, network, pooling and output layer, as somebody would write it with torch or with a package
-(pytorch-tcn, mambapy, torch_geometric; for mixers see `mixer_peers`). Ours is the model that a recipe builds, with the defaults of its backbone.
+(pytorch-tcn, mambapy, torch_geometric; for mixers see `mixer_peers`). Ours is the model that a recipe builds, with the
+defaults of its backbone.
 
 An interval is Welch's, at 95 %, for the difference of the means of the seeds; above 0 ours is better.
 SEQKIT_DATA holds tiny-shakespeare, Cora and FSDD. Results are kept in FOLDER/results.jsonl: the same command goes on.
