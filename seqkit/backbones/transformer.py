@@ -66,8 +66,8 @@ class Transformer(Backbone):
     and earlier ones only. None: as the batch says (`Backbone.causal`).
     block: `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. mixer: what stands where the block's
     attention does, `(dim, num_heads) -> Mixer`, such as a recurrent network; None: the block's own attention. position:
-    positions inside attention (`Rotary()`); None: positions are added to the embeddings, unless a mixer carries a state
-    from token to token, which then knows their order. Each may be a list: an entry for each layer, or a pattern to
+    positions inside attention (`Rotary()`), of the layers that have it; None: positions are added to the embeddings,
+    unless a mixer carries a state from token to token, which then knows their order. Each may be a list: an entry for each layer, or a pattern to
     repeat ([local, local, full] for 12 layers; [Mamba, Mamba, Mamba, None], a hybrid). The stack supports a feature if
     every block supports it.
     norm: norm of the last output. input_norm: norm of the embeddings (BERT); None: none. dropout: dropout probability
@@ -117,10 +117,6 @@ class Transformer(Backbone):
             None if block.attention.carries_state else one
             for block, one in zip(self._blocks, _per_layer("position", position, depth))
         ]
-        if position is not None and not any(positions):
-            raise ValueError(
-                "position is given, and no layer has attention; leave it out: mixers that carry a state know the order"
-            )
         unlike: list[RelativePosition] = []
         for one in positions:
             if one is not None and _index_of(one, unlike) is None:
