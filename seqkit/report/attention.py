@@ -304,6 +304,6 @@ def _heatmap_note(stack: str, *, is_signed: bool) -> str:
             "and no rollout."
         )
     return (
-        f"{note}Each row sums to 1. Above a head is the mean entropy of its rows: "
-        "0 nats if each attends to one column."
+        f"{note}Each row sums to 1, and to less where the rest goes to a sink of the head. Above a head is the mean "
+        "entropy of its rows: 0 nats if each attends to one column."
     )
