@@ -280,7 +280,7 @@ def _views(
                 queries = "that of the last query, from which the next token is predicted"
             note = (
                 "The colours show how much attention a token receives through all layers and residual connections "
-                f"(rollout; Abnar and Zuidema 2020), in times the average. It is {queries}. Attention shows where a "
+                f"(rollout; Abnar and Zuidema 2020), in times an equal share. It is {queries}. Attention shows where a "
                 "model looks, and not why it predicts what it does."
             )
             figure = attended(renderer, raw, tokens, received * len(rows))
