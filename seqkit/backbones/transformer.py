@@ -354,7 +354,7 @@ def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each
 def _is_tokenwise(layer: nn.Module) -> bool:
     """Whether a layer and all in it work on each token by itself, or are an attention that takes a packed row."""
     if type(layer) is MultiHeadAttention:
-        own = (layer.qkv_proj, layer.q_proj, layer.out_proj)
+        own = (layer.qkv_proj, layer.q_proj, layer.gate_proj, layer.out_proj)
         return all(_is_tokenwise(projection) for projection in own if projection is not None)
     is_known = type(layer) in TOKENWISE or _is_sharded(layer) or _is_low_rank_change(layer)
     return is_known and all(_is_tokenwise(child) for child in layer.children())

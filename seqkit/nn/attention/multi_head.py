@@ -6,11 +6,12 @@ b batch · n queries · m keys · d width · h heads · g key/value heads · c c
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
-from einops import einsum, rearrange
+from einops import einsum, rearrange, repeat
 from torch import Tensor, nn
 
 from seqkit.nn.attention.context import AttentionContext
@@ -23,6 +24,7 @@ from seqkit.nn.attention.mechanism import (
     repeat_kv,
     softmax,
 )
+from seqkit.nn.attention.sinks import Sinks, attend_with_sinks, softmax_with_sinks
 from seqkit.nn.checks import check_above_0, check_at_least
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import InheritedDropout
@@ -37,7 +39,9 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
     attention weights; None: the backbone's.
     softcap: scores are bounded by it, softcap * tanh(scores / softcap), before mask and bias are added (Gemma 2; Gemma
     team 2024, section 2); None: they are not. Torch's kernel has no bound, so it costs O(n m) memory for a head.
-    Raises ValueError for a temperature or a softcap that is not above 0, or a dropout outside [0, 1).
+    sinks: a logit of each head that joins the softmax and has no value, so that weights sum to less than 1: "learned",
+    0 at first (gpt-oss; OpenAI 2025), or "zero" (softmax plus one; Miller 2023); None: none.
+    Raises ValueError for a temperature or a softcap that is not above 0, a dropout outside [0, 1), or other sinks.
     """
 
     supports = ALL_FEATURES
@@ -50,11 +54,21 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         temperature: float | None = None,
         dropout: float | None = None,
         softcap: float | None = None,
+        sinks: Sinks | None = None,
     ):
         super().__init__(dropout)
         check_above_0(temperature=temperature, softcap=softcap)
         self.temperature = head_dim**0.5 if temperature is None else temperature
         self.softcap = softcap
+        if sinks not in ("learned", "zero", None):
+            raise ValueError(f"sinks={sinks!r}; it is one of 'learned', 'zero', or None")
+        self.has_sinks = sinks is not None
+        self.sinks = nn.Parameter(torch.zeros(num_heads)) if sinks == "learned" else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether kernels without a bound on scores and without sinks compute it."""
+        return self.softcap is None and not self.has_sinks
 
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
@@ -64,20 +78,30 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         if self.softcap is not None:
             weights = F.dropout(self.attention_weights(q, k, context), self.dropout, self.training)
             return einsum(weights, repeat_kv(v, q), "b h n m, b h m c -> b h n c")
-        return F.scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            context.attn_mask,
-            self.dropout if self.training else 0.0,
+        attend = partial(
+            F.scaled_dot_product_attention,
+            dropout_p=self.dropout if self.training else 0.0,
             is_causal=context.is_causal,
             scale=1 / self.temperature,
             enable_gqa=q.shape[1] != k.shape[1],
         )
+        if not self.has_sinks:
+            return attend(q, k, v, context.attn_mask)
+        logits = self._sink_logits(q) * self.temperature
+        return attend_with_sinks(
+            attend, q, k, v, context.attn_mask, logits=logits, is_causal=context.is_causal
+        )
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         scores = einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m") / self.temperature
-        return softmax(bounded(scores, self.softcap) + as_bias(q, k, context)).to(q.dtype)
+        scores = bounded(scores, self.softcap) + as_bias(q, k, context)
+        if not self.has_sinks:
+            return softmax(scores).to(q.dtype)
+        return softmax_with_sinks(scores, self._sink_logits(q)).to(q.dtype)
+
+    def _sink_logits(self, q: Tensor) -> Tensor:
+        """[h]; zeros are made anew, since a buffer would be lost by `to_empty`."""
+        return q.new_zeros(q.shape[1]) if self.sinks is None else self.sinks
 
 
 class MultiHeadAttention(Mixer):
@@ -93,8 +117,11 @@ class MultiHeadAttention(Mixer):
     bias: whether the projections have a bias. out_bias: whether the output projection has one; None: as `bias`.
     convolution: `width -> CausalConvolution` over the projected queries, keys and values (So et al. 2021, section 4.2);
     for causal sequences only, since it supports neither edges nor segments; None: none.
+    output_gate: factors sigmoid(W x) on the attention output before its projection, x the layer's input (Qiu et al.
+    2025, section 2.2, G1): "elementwise", one for each channel of each head (Qwen3-Next), or "headwise", one for each
+    head; they start near 1/2; None: none.
     Raises ValueError if `dim` is not a multiple of `num_heads` and no `head_dim` is given, if `num_heads` is not a
-    multiple of `num_kv_heads`, or for another `qk_norm_level`.
+    multiple of `num_kv_heads`, or for another `qk_norm_level` or `output_gate`.
     """
 
     def __init__(
@@ -110,6 +137,7 @@ class MultiHeadAttention(Mixer):
         bias: bool = True,
         out_bias: bool | None = None,
         convolution: Callable[[int], CausalConvolution] | None = None,
+        output_gate: Literal["elementwise", "headwise"] | None = None,
     ):
         super().__init__()
         check_at_least(
@@ -122,6 +150,10 @@ class MultiHeadAttention(Mixer):
         head_dim = dim // num_heads if head_dim is None else head_dim
         if qk_norm_level not in ("head", "all"):
             raise ValueError(f"qk_norm_level={qk_norm_level!r}; it is one of 'head', 'all'")
+        if output_gate not in ("elementwise", "headwise", None):
+            raise ValueError(
+                f"output_gate={output_gate!r}; it is one of 'elementwise', 'headwise', or None"
+            )
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if num_heads % num_kv_heads:
             raise ValueError(
@@ -145,6 +177,10 @@ class MultiHeadAttention(Mixer):
         self.out_proj = nn.Linear(
             num_heads * head_dim, dim, bias=bias if out_bias is None else out_bias
         )
+        self.gate_proj = None
+        if output_gate is not None:
+            num_gates = num_heads if output_gate == "headwise" else num_heads * head_dim
+            self.gate_proj = nn.Linear(dim, num_gates, bias=bias)
         self.norms_heads = qk_norm_level == "head"  # True: each head by itself; False: all together
         self.query_norm = None
         self.key_norm = None
@@ -178,7 +214,7 @@ class MultiHeadAttention(Mixer):
         output = rearrange(self.mechanism(q, k, v, context, continued), "b h n c -> b n (h c)")
         if context.packing is not None:
             output = context.packing.pack(output)
-        return self.out_proj(output)
+        return self.out_proj(self._gated(output, x))
 
     def _attends_in_row(self, x: Tensor, context: AttentionContext) -> bool:
         """Whether torch's FlashAttention can take the place of the mechanism, without padding."""
@@ -187,7 +223,7 @@ class MultiHeadAttention(Mixer):
             x.is_cuda
             and context.is_plain
             and type(own) is ScaledDotProductAttention
-            and own.softcap is None
+            and own.is_plain
         ):
             return False
         # hooks get queries and keys of the padded batch
@@ -221,7 +257,11 @@ class MultiHeadAttention(Mixer):
         output = packing.attend(
             q, k, v, causal=context.is_causal, dropout=dropout, scale=1 / self.mechanism.temperature
         )
-        return self.out_proj(rearrange(output, "1 h t c -> 1 t (h c)"))
+        return self.out_proj(self._gated(rearrange(output, "1 h t c -> 1 t (h c)"), x))
+
+    def _gated(self, output: Tensor, x: Tensor) -> Tensor:
+        """The attention output [b n (h c)], times the gate of the layer's input, if there is one."""
+        return output if self.gate_proj is None else gated(output, self.gate_proj(x))
 
     def _self_qkv(
         self, x: Tensor, context: AttentionContext, cache: LayerCache | None
@@ -309,6 +349,12 @@ def _linear_of(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     given = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
     layer.load_state_dict({name: x.clone() for name, x in given.items()}, assign=True)
     return layer.requires_grad_()
+
+
+def gated(output: Tensor, gate: Tensor) -> Tensor:
+    """Attention output [... (h c)] times sigmoid(gate), one for each channel [... (h c)] or for each head [... h]."""
+    channels = output.shape[-1] // gate.shape[-1]
+    return output * repeat(gate.sigmoid(), "... g -> ... (g channels)", channels=channels)
 
 
 def apply_rotary(x: Tensor, rotary: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mask import Mask, causal_mask, dense, padding_mask
 from seqkit.nn.attention.mechanism import AttentionMechanism
 from seqkit.nn.attention.multi_head import ScaledDotProductAttention
+from seqkit.nn.attention.sinks import Sinks
 from seqkit.nn.checks import check_at_least
 from seqkit.nn.recurrence import is_exporting
 
@@ -32,11 +33,12 @@ class SlidingWindowAttention(AttentionMechanism):
     stride: distance between the far tokens that are attended to; 0: none (strided attention; Child et al. 2019, section
     4.3; near and far tokens in one head, equation 8).
     num_global: number of global tokens, the first ones; they attend to all, and all to them (Beltagy et al. 2020,
-    section 3.1); if causal, to the past only. temperature, dropout, softcap: as in `ScaledDotProductAttention`.
+    section 3.1); if causal, to the past only. temperature, dropout, softcap, sinks: as in
+    `ScaledDotProductAttention`.
     Distances count tokens, not positions. Sequences are padded on the right; with a cache, padding may be anywhere.
     Time and memory O(n (size + num_global)); a step with a cache O(m). With a stride all pairs are scored, O(n^2).
-    Raises ValueError for a size below 2, a stride of 1, a negative number, a temperature or softcap of 0 or less, or a
-    dropout outside [0, 1).
+    Raises ValueError for a size below 2, a stride of 1, a negative number, a temperature or softcap of 0 or less, a
+    dropout outside [0, 1), or other sinks.
     """
 
     supports = (
@@ -59,6 +61,7 @@ class SlidingWindowAttention(AttentionMechanism):
         temperature: float | None = None,
         dropout: float | None = None,
         softcap: float | None = None,
+        sinks: Sinks | None = None,
     ):
         super().__init__()
         check_at_least(2, size=size)  # the token itself is one
@@ -71,7 +74,12 @@ class SlidingWindowAttention(AttentionMechanism):
         self.stride = stride
         self.num_global = num_global
         self.attend = ScaledDotProductAttention(
-            num_heads, head_dim, temperature=temperature, dropout=dropout, softcap=softcap
+            num_heads,
+            head_dim,
+            temperature=temperature,
+            dropout=dropout,
+            softcap=softcap,
+            sinks=sinks,
         )
 
     def forward(
