@@ -162,6 +162,8 @@ from seqkit.nn.mixers.mamba
 from seqkit.nn.mixers.min_rnn
   MinGRU | a GRU whose gates see the token alone | as GRU, all tokens at once
   MinLSTM | an LSTM whose gates see the token alone | as MinGRU with half more weights
+from seqkit.nn.mixers.rg_lru
+  RGLRU | a convolution and a gated linear recurrent unit | hybrids as Griffin
 == mechanism
 from seqkit.nn.attention.multi_head
   ScaledDotProductAttention | softmax of dot products, O(n^2) | the default; supports everything
