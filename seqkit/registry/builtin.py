@@ -166,6 +166,8 @@ from seqkit.nn.mixers.delta
   GatedDeltaNet | linear attention with a decay and the delta rule | recall; hybrids as Qwen3-Next, 3 to 1
 from seqkit.nn.mixers.mlstm
   MLSTM | xLSTM's matrix memory with exponential gates | recall over long sequences; generation at constant cost
+from seqkit.nn.mixers.rg_lru
+  RGLRU | a convolution and a gated linear recurrent unit | hybrids as Griffin
 == mechanism
 from seqkit.nn.attention.multi_head
   ScaledDotProductAttention | softmax of dot products, O(n^2) | the default; supports everything
