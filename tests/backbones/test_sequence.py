@@ -24,6 +24,10 @@ def embedded(lengths, dim):
     return Embedded(hidden, torch.zeros(len(lengths), n, 1), valid)
 
 
+def packed(backbone, x, cache=None):
+    return backbone(x.replace(segments=torch.zeros_like(x.valid, dtype=torch.int64)), cache)
+
+
 def made(cls, *args, **settings):
     """A backbone in float64 whose norms add something, which padding must not take for an input."""
     backbone = cls(*args, **settings).double()
@@ -116,13 +120,17 @@ ADJACENCY = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype
         (lambda cls, _: cls(6, dropout=1.0), r"dropout=1\.0"),
         (
             lambda cls, x: cls(6).double()(x.replace(adjacency=ADJACENCY)),
-            "adjacency or segments",
+            "does not support adjacency",
         ),
         (
-            lambda cls, x: cls(6).double()(
-                x.replace(segments=torch.zeros(2, 3, dtype=torch.int64))
+            lambda cls, x: packed(
+                cls(6, causal=True).double(), x, cls(6, causal=True).init_cache(3)
             ),
-            "adjacency or segments",
+            "no cache of packed sequences",
+        ),
+        (
+            lambda cls, x: packed(cls(6).double(), x.replace(valid=torch.zeros_like(x.valid))),
+            "no real token",
         ),
         (
             lambda cls, _: cls(6).init_cache(5),
