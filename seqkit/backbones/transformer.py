@@ -102,9 +102,10 @@ class Transformer(Backbone):
         self.num_heads = num_heads
         self.causal = causal
         self.blocks = nn.ModuleList()
-        for make, of_layer in zip(
-            _per_layer("block", block, depth), _per_layer("mixer", mixer, depth)
-        ):
+        blocks = _per_layer("block", block, depth)
+        mixers = _per_layer("mixer", mixer, depth)
+        _check_attention_is_used(blocks, mixers)
+        for make, of_layer in zip(blocks, mixers):
             if of_layer is None:
                 self.blocks.append(make(dim, num_heads))
             else:
@@ -112,14 +113,7 @@ class Transformer(Backbone):
                 self.blocks.append(partial(make, attention=attention)(dim, num_heads))
         self.norm = norm(dim)
         self.input_norm = input_norm(dim) if input_norm is not None else None
-        positions = [
-            None if block.attention.carries_state else one
-            for block, one in zip(self._blocks, _per_layer("position", position, depth))
-        ]
-        if position is not None and not any(positions):
-            raise ValueError(
-                "position is given, and no layer has attention; leave it out: mixers that carry a state know the order"
-            )
+        positions = _used_positions(self._blocks, _per_layer("position", position, depth))
         unlike: list[RelativePosition] = []
         for one in positions:
             if one is not None and _index_of(one, unlike) is None:
@@ -337,6 +331,34 @@ def _directed(make: MixerFactory, both: bool, dim: int, num_heads: int) -> Mixer
     if both and isinstance(mixer, StateMixer) and AttentionFeature.CAUSAL in mixer.supports:
         return BothDirections(mixer, cast(StateMixer, make(dim, num_heads)))
     return mixer
+
+
+def _check_attention_is_used(
+    blocks: Sequence[BlockFactory], mixers: Sequence[MixerFactory | None]
+) -> None:
+    """Raise ValueError for a block with an attention of its own whose layers all have a mixer in its place."""
+    for own in blocks:
+        if isinstance(own, partial) and "attention" in own.keywords:
+            others = [mixer for block, mixer in zip(blocks, mixers) if block is own]
+            if None not in others:
+                raise ValueError(
+                    "a mixer takes the place of block.attention in every layer; leave one of the two out, or write "
+                    "null in mixer where a layer has the block's attention"
+                )
+
+
+def _used_positions(
+    blocks: Sequence[BaseBlock], given: Sequence[RelativePosition | None]
+) -> list[RelativePosition | None]:
+    """The position inside attention of each layer. Raises ValueError for one whose layers all carry a state instead."""
+    used = [None if block.attention.carries_state else one for block, one in zip(blocks, given)]
+    for one in given:
+        if one is not None and not any(one is other for other in used):
+            raise ValueError(
+                f"position has {type(one).__name__} where no layer has attention; write null there: "
+                "mixers that carry a state know the order"
+            )
+    return used
 
 
 Each = TypeVar("Each")
