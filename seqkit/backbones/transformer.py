@@ -67,9 +67,9 @@ class Transformer(Backbone):
     block: `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. mixer: what stands where the block's
     attention does, `(dim, num_heads) -> Mixer`, such as a recurrent network; None: the block's own attention. position:
     positions inside attention (`Rotary()`), of the layers that have it; None: positions are added to the embeddings,
-    unless a mixer carries a state from token to token, which then knows their order. Each may be a list: an entry for each layer, or a pattern to
-    repeat ([local, local, full] for 12 layers; [Mamba, Mamba, Mamba, None], a hybrid). The stack supports a feature if
-    every block supports it.
+    unless a mixer carries a state from token to token, which then knows their order. Each may be a list: an entry for
+    each layer, or a pattern to repeat ([local, local, full] for 12 layers; [Mamba, Mamba, Mamba, None], a hybrid). The
+    stack supports a feature if every block supports it.
     norm: norm of the last output. input_norm: norm of the embeddings (BERT); None: none. dropout: dropout probability
     of residual branches and attention weights, unless a component has its own.
     With causal=False a mixer that goes from left to right is two, and their sum (`BothDirections`).
@@ -102,9 +102,10 @@ class Transformer(Backbone):
         self.num_heads = num_heads
         self.causal = causal
         self.blocks = nn.ModuleList()
-        for make, of_layer in zip(
-            _per_layer("block", block, depth), _per_layer("mixer", mixer, depth)
-        ):
+        blocks = _per_layer("block", block, depth)
+        mixers = _per_layer("mixer", mixer, depth)
+        _check_attention_is_used(blocks, mixers)
+        for make, of_layer in zip(blocks, mixers):
             if of_layer is None:
                 self.blocks.append(make(dim, num_heads))
             else:
@@ -113,10 +114,7 @@ class Transformer(Backbone):
                 self.blocks.append(with_mixer(dim, num_heads, attention=attention))
         self.norm = norm(dim)
         self.input_norm = input_norm(dim) if input_norm is not None else None
-        positions = [
-            None if block.attention.carries_state else one
-            for block, one in zip(self._blocks, _per_layer("position", position, depth))
-        ]
+        positions = _used_positions(self._blocks, _per_layer("position", position, depth))
         unlike: list[RelativePosition] = []
         for one in positions:
             if one is not None and _index_of(one, unlike) is None:
@@ -334,6 +332,34 @@ def _directed(make: MixerFactory, both: bool, dim: int, num_heads: int) -> Mixer
     if both and isinstance(mixer, StateMixer) and AttentionFeature.CAUSAL in mixer.supports:
         return BothDirections(mixer, cast(StateMixer, make(dim, num_heads)))
     return mixer
+
+
+def _check_attention_is_used(
+    blocks: Sequence[BlockFactory], mixers: Sequence[MixerFactory | None]
+) -> None:
+    """Raise ValueError for a block with an attention of its own whose layers all have a mixer in its place."""
+    for own in blocks:
+        if isinstance(own, partial) and "attention" in own.keywords:
+            others = [mixer for block, mixer in zip(blocks, mixers) if block is own]
+            if None not in others:
+                raise ValueError(
+                    "a mixer takes the place of block.attention in every layer; leave one of the two out, or write "
+                    "null in mixer where a layer has the block's attention"
+                )
+
+
+def _used_positions(
+    blocks: Sequence[BaseBlock], given: Sequence[RelativePosition | None]
+) -> list[RelativePosition | None]:
+    """The position inside attention of each layer. Raises ValueError for one whose layers all carry a state instead."""
+    used = [None if block.attention.carries_state else one for block, one in zip(blocks, given)]
+    for one in given:
+        if one is not None and not any(one is other for other in used):
+            raise ValueError(
+                f"position has {type(one).__name__} where no layer has attention; write null there: "
+                "mixers that carry a state know the order"
+            )
+    return used
 
 
 Each = TypeVar("Each")

@@ -298,7 +298,7 @@ from torch.optim
 == schedule
 from seqkit.training.optim
   Cosine | warm-up, then half a cosine down to a floor | the default
-  WSD | warm-up, a stable part, then a decay over the last fifth | several lengths of training: only the decay is repeated
+  WSD | warm-up, a stable part, then a decay over the last fifth | several lengths of training
   InverseSqrt | warm-up, then 1 / sqrt(step) | the original Transformer's; length not known beforehand
   Constant | warm-up, then flat | small experiments
 from torch.optim.lr_scheduler

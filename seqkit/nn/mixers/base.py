@@ -94,8 +94,7 @@ class StateMixer(Mixer):
         self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None
     ) -> Tensor:
         if context.segments is not None:
-            rows = context.segments
-            return rows.join(self.mix(rows.split(x), rows.valid))
+            return context.segments.map(lambda rows: self.mix(rows.split(x), rows.valid))
         valid = context.query_valid
         if valid is not None:  # a norm's bias would make padding an input
             x = zero_padded(x, valid)
