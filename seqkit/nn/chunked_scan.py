@@ -5,6 +5,7 @@ b batch · h heads · n tokens · c keys · e values · k chunks · m tokens of 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from seqkit.nn.precision import float32_or_more, no_autocast
 from seqkit.nn.recurrence import check_not_exporting
+from seqkit.nn.scan_fla import fla_scan, runs_fla
 
 CHUNK = 32
 """Tokens of a chunk: of 16, 32 and 64 the fastest on a CPU with 32 keys and values, and as fast as 64 with 64."""
@@ -58,7 +60,8 @@ def chunked_scan(
     if state is None:
         exact = float32_or_more(v.dtype)
         state = v.new_zeros(*k.shape[:2], k.shape[3], v.shape[3], dtype=exact)
-    return _scan(q, k, v, log_decay, state, beta, chunk)
+    gates = [log_decay] if beta is None else [log_decay, beta]
+    return _scan(chunk, state, q, k, v, *gates)
 
 
 def chunked_scan_flops(
@@ -77,29 +80,27 @@ def chunked_scan_flops(
 
 
 @torch.compiler.disable
-def _scan(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    log_decay: Tensor,
-    state: Tensor,
-    beta: Tensor | None,
-    chunk: int,
-) -> tuple[Tensor, Tensor]:
-    exact = float32_or_more(v.dtype)
-    gates = [log_decay] if beta is None else [log_decay, beta]
-    tokens = [t.to(exact) for t in (q, k, v, *gates)]
-    b, h, n, _ = v.shape
-    size = max(BLOCK // (b * h * chunk), 1) * chunk if v.device.type == "cpu" else n
-    state = state.to(exact)
-    ys = []
+def _scan(chunk: int, state: Tensor, *tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """tokens: q, k, v, log_decay and, for the delta rule, beta."""
+    v = tokens[2]
     with no_autocast(v):
-        for part in zip(*(t.split(size, dim=2) for t in tokens)):
-            if part[0].shape[2] == 1:
-                y, state = _token(state, *part)
-            else:
-                y, state = _chunks(chunk, state, *part)
-            ys.append(y)
+        if v.shape[2] > 1 and runs_fla(_by_torch, *tokens):
+            return fla_scan(state, *tokens)
+        return _by_torch(state, *tokens, chunk=chunk)
+
+
+def _by_torch(state: Tensor, *tokens: Tensor, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
+    """`_scan` by torch's operations."""
+    b, h, n, _ = tokens[0].shape
+    v = tokens[2]
+    exact = float32_or_more(v.dtype)
+    state = state.to(exact)
+    size = max(BLOCK // (b * h * chunk), 1) * chunk if v.device.type == "cpu" else n
+    ys = []
+    for part in zip(*(t.to(exact).split(size, dim=2) for t in tokens)):
+        scan = _token if part[0].shape[2] == 1 else partial(_chunks, chunk)
+        y, state = scan(state, *part)
+        ys.append(y)
     return torch.cat(ys, dim=2).to(v.dtype), state
 
 
@@ -115,7 +116,7 @@ def _token(
 
 
 def _chunks(chunk: int, state: Tensor, *tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """tokens: q, k, v, log_decay and, for the delta rule, beta."""
+    """More than one."""
     b, _, n, _ = tokens[0].shape
     m = min(chunk, n)
     padding = -n % m
