@@ -261,11 +261,16 @@ class Transformer(Backbone):
     ) -> dict[ContextKind, AttentionContext]:
         """The attention context of each kind of layer. packing: of their inputs; None: they are padded.
 
-        Raises ValueError for segments, an adjacency or a memory that attention would ignore, and for a missing memory.
+        Raises ValueError for segments, an adjacency or a memory that attention would ignore, for segments with a cache,
+        and for a missing memory.
         """
         if embedded.segments is not None and not self.supports_segments:
             raise ValueError(
                 "this attention does not support segments; give each packed sequence its own row"
+            )
+        if embedded.segments is not None and cache is not None:
+            raise ValueError(
+                "a Transformer has no cache of packed sequences; give each a row of its own"
             )
         if embedded.adjacency is not None and not self.supports_adjacency:
             raise ValueError(

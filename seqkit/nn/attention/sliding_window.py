@@ -16,7 +16,7 @@ from torch import Tensor
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mask import Mask, causal_mask, dense, padding_mask
-from seqkit.nn.attention.mechanism import AttentionMechanism
+from seqkit.nn.attention.mechanism import SequenceAttention
 from seqkit.nn.attention.multi_head import ScaledDotProductAttention
 from seqkit.nn.attention.sinks import Sinks
 from seqkit.nn.checks import check_at_least
@@ -26,7 +26,7 @@ MIN_BLOCK_SIZE = 32
 """Fewest queries of a block: many small products cost more than the scores they save (docs/efficient.md)."""
 
 
-class SlidingWindowAttention(AttentionMechanism):
+class SlidingWindowAttention(SequenceAttention):
     """Token i attends to j if |i - j| < size, or (i - j) mod stride = 0, or one of the two is a global token.
 
     size: tokens of the window on one side, the token itself included; a bidirectional window has two such sides.
@@ -46,9 +46,9 @@ class SlidingWindowAttention(AttentionMechanism):
         | AttentionFeature.CAUSAL
         | AttentionFeature.ROTARY
         | AttentionFeature.CACHE
+        | AttentionFeature.SEGMENTS
         | AttentionFeature.GROUPED_QUERY
     )
-    needs_mask = False
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class SlidingWindowAttention(AttentionMechanism):
             sinks=sinks,
         )
 
-    def forward(
+    def run(
         self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
     ) -> Tensor:
         if cache is not None:
@@ -103,7 +103,7 @@ class SlidingWindowAttention(AttentionMechanism):
             output = torch.cat([from_global, output[:, :, self.num_global :]], dim=2)
         return output
 
-    def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+    def weigh(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         """[b h n m], without dropout; O(n m) memory."""
         return self.attend.attention_weights(q, k, self._dense_context(q, k, context))
 
