@@ -125,7 +125,7 @@ def _chunks(chunk: int, state: Tensor, *tokens: Tensor) -> tuple[Tensor, Tensor]
         """[(b h) k m …]; what pads the last chunk adds nothing to the state and leaves it as it is."""
         if padding:
             t = F.pad(t, [0, 0] * (t.ndim - 3) + [0, padding])
-        return rearrange(t, "b h (k m) ... -> (b h) k m ...", m=m)
+        return rearrange(t, "b h (k m) ... -> (b h) k m ...", m=m).contiguous()
 
     of_heads = rearrange(state, "b h c e -> (b h) c e")
     y, last, *_ = _Chunks.apply(of_heads, *(by_chunk(t) for t in tokens))
@@ -192,7 +192,7 @@ class _Chunks(torch.autograd.Function):
         if dlast is None:
             dlast = torch.zeros_like(last)
         with no_autocast(dy):
-            return _gradients(tokens, last, found, dy, dlast)
+            return _gradients(tokens, last, found, dy.contiguous(), dlast)
 
 
 def _gradients(
