@@ -125,7 +125,7 @@ def _chunks(chunk: int, state: Tensor, *tokens: Tensor) -> tuple[Tensor, Tensor]
         """[(b h) k m …]; what pads the last chunk adds nothing to the state and leaves it as it is."""
         if padding:
             t = F.pad(t, [0, 0] * (t.ndim - 3) + [0, padding])
-        return rearrange(t, "b h (k m) ... -> (b h) k m ...", m=m)
+        return rearrange(t, "b h (k m) ... -> (b h) k m ...", m=m).contiguous()
 
     of_heads = rearrange(state, "b h c e -> (b h) c e")
     y, last, *_ = _Chunks.apply(of_heads, *(by_chunk(t) for t in tokens))
@@ -170,7 +170,7 @@ class _Chunks(torch.autograd.Function):
             u = torch.stack(us, dim=1)
             solved = [u, torch.stack(rs, dim=1), inverse]
         starts = torch.stack(states[:-1], dim=1)
-        y = (scores @ u).add_((from_start * q) @ starts)
+        y = _add_product(scores @ u, from_start * q, starts)
         return y, states[-1], starts, decay, from_start, scores, *solved
 
     @staticmethod
@@ -192,16 +192,16 @@ class _Chunks(torch.autograd.Function):
         if dlast is None:
             dlast = torch.zeros_like(last)
         with no_autocast(dy):
-            return _gradients(tokens, last, found, dy, dlast)
+            return _gradients(tokens, last, found, dy.contiguous(), dlast)
 
 
 def _gradients(
     tokens: tuple[Tensor, ...], last: Tensor, found: list[Tensor], dy: Tensor, dlast: Tensor
 ) -> tuple[Tensor, ...]:
-    """Those of the inputs of `_Chunks`, whose names stand for the parts of a sum that they are multiplied with.
+    """Gradients of the inputs of `_Chunks`.
 
-    exp(G_i) stands beside each q_i, and each k_i that reads the state; exp(-G_j) beside each k_j that writes to it. So
-    dG = q dq + k dk_reads - k dk_writes, and exp(G_m) S + … = S' adds S' dS' to that of the last token.
+    exp(G_i) stands beside q_i and beside k_i where it reads the state, exp(-G_j) beside k_j where it writes to it: so
+    dG is q dq + k dk of the reading less k dk of the writing, and that of the last token has S' dS' too.
     """
     q, k, v, log_decay, *of_delta = tokens
     starts, decay, from_start, scores, *solved = found
@@ -228,24 +228,24 @@ def _gradients(
             dends.append(dstate)
             drs.append(inverse_.mT @ torch.baddbmm(du_, writes, dstate))
             dstate = torch.addcmul(dstart, factor, dstate)
-            dstate = dstate.baddbmm_(k_.mT, reading_ * drs[-1], alpha=-1)
+            dstate = torch.baddbmm(dstate, k_.mT, reading_ * drs[-1], alpha=-1)
     dend = torch.stack(dends[::-1], dim=1)
     dscores = (dy @ u.mT).mul_(decay)
-    dq = (dscores @ k).add_(dreads @ starts.mT)
-    dk = (dscores.mT @ q).add_((to_end * u) @ dend.mT)
+    dq = _add_product(dscores @ k, dreads, starts.mT)
+    dk = _add_product(dscores.mT @ q, to_end * u, dend.mT)
     dgates = []
     if not solved:
-        dv = du.add_((to_end * k) @ dend)
-        dG = (q * dq).sum(dim=-1) - (k * dk).sum(dim=-1)
+        dv = _add_product(du, to_end * k, dend)
+        dG = (q * dq).addcmul_(k, dk, value=-1).sum(dim=-1)
     else:
         dr = torch.stack(drs[::-1], dim=1)
         dsystem = (dr @ u.mT).mul_(decay).tril_(-1)
         through = dsystem @ k
         dgates.append((dr * r).sum(dim=-1) - (k * through).sum(dim=-1))
-        dk_reads = through.mul_(beta).add_((reading * dr) @ starts.mT).neg_()
-        dk.sub_(dsystem.mT @ (beta * k))
-        dG = (q * dq).sum(dim=-1) + (k * (dk_reads - dk)).sum(dim=-1)
-        dk.add_(dk_reads)
+        dk_reads = _add_product(through.mul_(-beta), reading * dr, starts.mT, alpha=-1)
+        dk = _add_product(dk, dsystem.mT, beta * k, alpha=-1)
+        dG = (q * dq).addcmul_(k, dk_reads - dk).sum(dim=-1)
+        dk = dk.add_(dk_reads)
         dv = beta * dr
     ends = torch.cat([starts[:, 1:], rearrange(last, "b c e -> b 1 c e")], dim=1)
     dG[:, :, -1] += (ends * dend).sum(dim=(-2, -1))
@@ -278,3 +278,10 @@ def _by_chunk(*tensors: Tensor, backwards: bool = False) -> list[tuple[Tensor, .
     """The chunks of each tensor [b k …]."""
     order = -1 if backwards else 1
     return [t.unbind(1)[::order] for t in tensors]
+
+
+def _add_product(out: Tensor, a: Tensor, b: Tensor, alpha: float = 1) -> Tensor:
+    """out + alpha a b, in place; torch's FLOP counter does not see `baddbmm_`."""
+    flat, a, b = (t.flatten(0, 1) for t in (out, a, b))
+    torch.baddbmm(flat, a, b, alpha=alpha, out=flat)
+    return out

@@ -173,7 +173,7 @@ def test_half_precision_is_computed_in_float32_also_under_autocast(delta):
     expected = torch.autograd.grad(chunked_scan(*rounded)[0].sum(), rounded)
     with torch.autocast("cpu", torch.bfloat16):
         got = chunked_scan(*rounded)
-    found = torch.autograd.grad(got[0].sum(), rounded)
+        found = torch.autograd.grad(got[0].sum(), rounded)
     assert_close((got, found), (right, expected), rtol=0, atol=0)
 
 
@@ -202,7 +202,7 @@ def test_memory_is_linear_in_the_length(delta):
         assert long[1] <= 2 * short[1]
 
 
-EACH = {"mul": 1, "add_": 1, "mul_": 1, "exp": 1, "cumsum": 1, "cumprod": 1, "addcmul": 2}
+EACH = {"mul": 1, "mul_": 1, "exp": 1, "cumsum": 1, "cumprod": 1, "addcmul": 2}
 
 
 class Elementwise(TorchDispatchMode):
