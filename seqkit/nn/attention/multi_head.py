@@ -91,7 +91,7 @@ class MultiHeadAttention(nn.Module):
     (OLMo 2; OLMo team 2025, section 2.1).
     bias: whether the projections have a bias. out_bias: whether the output projection has one; None: as `bias`.
     convolution: `width -> CausalConvolution` over the projected queries, keys and values (So et al. 2021, section 4.2);
-    for causal sequences only, since it supports neither edges nor segments; None: none.
+    for causal sequences only, since it supports no edges; None: none.
     Raises ValueError if `dim` is not a multiple of `num_heads` and no `head_dim` is given, if `num_heads` is not a
     multiple of `num_kv_heads`, or for another `qk_norm_level`.
     """
@@ -154,6 +154,8 @@ class MultiHeadAttention(nn.Module):
         if self.convolution is not None:
             self.supports &= ~CausalConvolution.UNSUPPORTED
         self.needs_mask = self.mechanism.needs_mask
+        # a mask keeps packed sequences apart in scores, not in a convolution
+        self.needs_rows = self.convolution is not None
         self.needs_adjacency = self.mechanism.needs_adjacency
         if num_kv_heads != num_heads:
             self.check_supported(AttentionFeature.GROUPED_QUERY)
@@ -232,8 +234,20 @@ class MultiHeadAttention(nn.Module):
         if context.packing is not None:
             qkv = context.packing.pad(qkv)
         if self.convolution is not None:
-            qkv = self.convolution(qkv, context.query_valid, cache)
+            qkv = self._convolved(self.convolution, qkv, context, cache)
         return self._split(qkv)
+
+    def _convolved(
+        self,
+        convolution: CausalConvolution,
+        qkv: Tensor,
+        context: AttentionContext,
+        cache: LayerCache | None,
+    ) -> Tensor:
+        """The convolution of queries, keys and values, which begins anew in each packed sequence."""
+        if context.segments is None:
+            return convolution(qkv, context.query_valid, cache)
+        return context.segments.map(lambda own: convolution(own.split(qkv)))
 
     def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Heads of queries, keys and values."""
