@@ -11,7 +11,7 @@ from conftest import backbones
 from laws.combinations import SETTINGS
 from torch import nn
 
-from seqkit.backbones import GRU, LSTM, TCN, Mamba, MeanPool, Transformer
+from seqkit.backbones import GRU, LSTM, TCN, Mamba, MeanPool, Towers, Transformer
 from seqkit.interfaces import Embedded
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
@@ -32,6 +32,13 @@ def test_packed_sequences_are_as_apart(name, causal):
     assert backbone.supports_segments
     for spec, examples in (synthetic()["text"], long_texts()):
         packed_equals_separate(EmbeddedBackbone(spec, backbone), examples)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_packed_runs_of_towers_are_as_apart(causal):
+    parts = {"text": GRU(DIM, 1, causal=causal), "series": TCN(DIM, 1, causal=causal)}
+    spec, examples = synthetic()["joined"]
+    packed_equals_separate(EmbeddedBackbone(spec, Towers(parts)), examples)
 
 
 def packed_otherwise(kind, wrong, **settings):
