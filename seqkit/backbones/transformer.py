@@ -29,18 +29,20 @@ from seqkit.nn.packing import Packing, is_worth_packing, packing_of
 from seqkit.nn.padding import zero_padded
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
+from seqkit.nn.segments import SegmentRows
 
 
 @dataclass(frozen=True)
 class ContextKind:
     """Properties of a layer that its attention context depends on; layers of one kind share a context.
 
-    position: index into the backbone's positions; None: the layer has none. needs_mask, num_heads, head_dim: as in its
-    attention layer. has_cross_attention: whether it also attends to a memory.
+    position: index into the backbone's positions; None: the layer has none. needs_mask, needs_rows, num_heads,
+    head_dim: as in its attention layer. has_cross_attention: whether it also attends to a memory.
     """
 
     position: int | None
     needs_mask: bool
+    needs_rows: bool
     num_heads: int
     head_dim: int
     has_cross_attention: bool
@@ -296,6 +298,9 @@ class Transformer(Backbone):
                 cross = cross_attention_context(embedded.valid, memory, needs_mask=kind.needs_mask)
                 cross = replace(cross, packing=packing)
             found[kind] = replace(context, cross=cross, packing=packing)
+            if kind.needs_rows and embedded.segments is not None:
+                rows = SegmentRows.of(embedded.segments, embedded.valid)
+                found[kind] = replace(found[kind], segments=rows)
         return found
 
     def _edge_bias(self, kind: ContextKind, embedded: Embedded) -> Tensor | None:
@@ -410,6 +415,7 @@ def _kind(
     return ContextKind(
         index,
         attention.needs_mask,
+        attention.needs_rows,
         attention.num_heads,
         attention.head_dim,
         block.has_cross_attention,

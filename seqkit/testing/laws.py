@@ -266,19 +266,28 @@ def step_by_step_equals_at_once(model: EmbeddedBackbone, examples: Examples) -> 
     assert_steps(model, examples, (1, 2, 1))
 
 
-def assert_steps(model: EmbeddedBackbone, examples: Examples, sizes: Sequence[int]) -> None:
+def assert_steps(
+    model: EmbeddedBackbone,
+    examples: Examples,
+    sizes: Sequence[int],
+    *,
+    in_parts: bool = False,
+) -> None:
     """Raises AssertionError if prompts and then chunks of those sizes, with a cache, differ from one pass.
 
     Chunks that would leave no prompt of the shortest example are left out.
+    in_parts: whether a prompt comes in two parts, the first with half of each example's, so that both are padded.
     """
     sizes = [size for size, end in zip(sizes, accumulate(sizes)) if end < min(map(len, examples))]
-    ends = [0, *accumulate([-sum(sizes), *sizes])]
+    ends = [[*accumulate([len(x) - sum(sizes), *sizes])] for x in examples]
+    if in_parts:
+        ends = [[(own[0] + 1) // 2, *own] for own in ends]
     num_columns = 0
     chunks: list[list[Tensor]] = [[] for _ in examples]
     with torch.no_grad():
         cache = model.backbone.init_cache(max(map(len, examples)))
-        for start, end in pairwise(ends):
-            parts = [x.at(slice(len(x) + start if start else 0, len(x) + end)) for x in examples]
+        for borders in zip(*([pairwise([0, *own]) for own in ends]), strict=True):
+            parts = [x.at(slice(*border)) for x, border in zip(examples, borders, strict=True)]
             batch = TokenBatch.collate(parts)
             hidden = model(batch, cache)
             num_columns += batch.valid.shape[1]

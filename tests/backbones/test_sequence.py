@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 
 from seqkit.backbones import LSTM, S4D, TCN, Mamba, Transformer
 from seqkit.interfaces import Adjacency, Embedded, TokenSpec
@@ -63,6 +64,57 @@ def test_a_cache_continues_after_the_last_real_token(cls):
             whole, torch.zeros(1, n + length, 1), torch.ones(1, n + length, dtype=torch.bool)
         )
         assert_close(got[row, :length], backbone(alone)[0, n:])
+
+
+SEGMENTS = torch.tensor([[0, 0, 0, 0, 1, 2, 2], [0, 0, 0, 1, 1, 0, 0]])
+EACH = pytest.mark.parametrize("cls", [LSTM, S4D, Mamba, TCN])
+
+
+def packed_rows():
+    return embedded([7, 5], 6).replace(segments=SEGMENTS)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@EACH
+def test_compiled_packed_rows_are_as_others(cls):
+    backbone, x = cls(6, 1, causal=True).double(), packed_rows()
+    leaf, direction = x.hidden.clone().requires_grad_(), torch.randn(2, 7, 6).double()
+
+    def run(hidden):
+        return backbone(x.replace(hidden=hidden))
+
+    found = []
+    for own in (run, torch.compile(run, backend="aot_eager")):
+        hidden = own(leaf)
+        wanted = [leaf, *backbone.parameters()]
+        found.append((hidden, *torch.autograd.grad((hidden * direction).sum(), wanted)))
+    assert_close(*found)
+
+
+@EACH
+def test_flops_of_packed_rows_are_counted_as_those_of_one_sequence_a_row(cls):
+    with torch.device("meta"):
+        backbone, whole = cls(6, 1, causal=True), embedded([7, 7], 6)
+    whole = whole.replace(hidden=torch.empty(2, 7, 6, device="meta"))
+    counts = []
+    for x in (whole, whole.replace(segments=SEGMENTS.to("meta"))):
+        with FlopCounterMode(display=False) as counter:
+            assert backbone(x).shape == (2, 7, 6)
+        counts.append(counter.get_total_flops())
+    assert counts[0] == counts[1] > 0
+
+
+@EACH
+def test_a_graph_of_packed_rows_is_refused(cls):
+    backbone, x = cls(6, 1, causal=True).double(), packed_rows()
+
+    class Packed(torch.nn.Module):
+        def forward(self, hidden, segments):
+            return backbone(x.replace(hidden=hidden, segments=segments))
+
+    with pytest.raises(ValueError, match="packed sequences is no graph for every length"):
+        torch.export.export(Packed(), (x.hidden, SEGMENTS), strict=False)
 
 
 @BOTH

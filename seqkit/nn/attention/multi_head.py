@@ -116,7 +116,7 @@ class MultiHeadAttention(Mixer):
     (OLMo 2; OLMo team 2025, section 2.1).
     bias: whether the projections have a bias. out_bias: whether the output projection has one; None: as `bias`.
     convolution: `width -> CausalConvolution` over the projected queries, keys and values (So et al. 2021, section 4.2);
-    for causal sequences only, since it supports neither edges nor segments; None: none.
+    for causal sequences only, since it supports no edges; None: none.
     output_gate: factors sigmoid(W x) on the attention output before its projection, x the layer's input (Qiu et al.
     2025, section 2.2, G1): "elementwise", one for each channel of each head (Qwen3-Next), or "headwise", one for each
     head; they start near 1/2; None: none.
@@ -191,6 +191,8 @@ class MultiHeadAttention(Mixer):
         if self.convolution is not None:
             self.supports &= ~CausalConvolution.UNSUPPORTED
         self.needs_mask = self.mechanism.needs_mask
+        # a mask keeps packed sequences apart in scores, not in a convolution
+        self.needs_rows = self.convolution is not None
         self.needs_adjacency = self.mechanism.needs_adjacency
         if num_kv_heads != num_heads:
             self.check_supported(AttentionFeature.GROUPED_QUERY)
@@ -273,8 +275,20 @@ class MultiHeadAttention(Mixer):
         if context.packing is not None:
             qkv = context.packing.pad(qkv)
         if self.convolution is not None:
-            qkv = self.convolution(qkv, context.query_valid, cache)
+            qkv = self._convolved(self.convolution, qkv, context, cache)
         return self._split(qkv)
+
+    def _convolved(
+        self,
+        convolution: CausalConvolution,
+        qkv: Tensor,
+        context: AttentionContext,
+        cache: LayerCache | None,
+    ) -> Tensor:
+        """The convolution of queries, keys and values, which begins anew in each packed sequence."""
+        if context.segments is None:
+            return convolution(qkv, context.query_valid, cache)
+        return context.segments.map(lambda own: convolution(own.split(qkv)))
 
     def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Heads of queries, keys and values."""
