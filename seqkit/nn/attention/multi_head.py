@@ -6,7 +6,6 @@ b batch · n queries · m keys · d width · h heads · g key/value heads · c c
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal, Self
 
 import torch
@@ -14,6 +13,7 @@ import torch.nn.functional as F
 from einops import einsum, rearrange, repeat
 from torch import Tensor, nn
 
+from seqkit.interfaces import Cache
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature, check_supported
 from seqkit.nn.attention.kv_cache import LayerCache
@@ -24,7 +24,13 @@ from seqkit.nn.attention.mechanism import (
     repeat_kv,
     softmax,
 )
-from seqkit.nn.attention.sinks import Sinks, attend_with_sinks, softmax_with_sinks
+from seqkit.nn.attention.sinks import (
+    Sinks,
+    mask_with_sink,
+    softmax_with_sinks,
+    with_logits,
+    with_sink,
+)
 from seqkit.nn.checks import check_above_0, check_at_least
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import InheritedDropout
@@ -73,24 +79,32 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
     ) -> Tensor:
+        has_sink_key = self.has_sinks and self.softcap is None
+        attn_mask = context.attn_mask
+        if has_sink_key:
+            k, v = with_sink(k, v, is_first=cache is None or cache.num_tokens == 0)
         if cache is not None:
             k, v = cache.update(k, v)
         if self.softcap is not None:
             weights = F.dropout(self.attention_weights(q, k, context), self.dropout, self.training)
             return einsum(weights, repeat_kv(v, q), "b h n m, b h m c -> b h n c")
-        attend = partial(
-            F.scaled_dot_product_attention,
-            dropout_p=self.dropout if self.training else 0.0,
+        if has_sink_key:
+            logits = self._sink_logits(q) * self.temperature
+            q = with_logits(q, logits, is_causal=context.is_causal)
+            attn_mask = mask_with_sink(attn_mask)
+        output = F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            attn_mask,
+            self.dropout if self.training else 0.0,
             is_causal=context.is_causal,
             scale=1 / self.temperature,
             enable_gqa=q.shape[1] != k.shape[1],
         )
-        if not self.has_sinks:
-            return attend(q, k, v, context.attn_mask)
-        logits = self._sink_logits(q) * self.temperature
-        return attend_with_sinks(
-            attend, q, k, v, context.attn_mask, logits=logits, is_causal=context.is_causal
-        )
+        if has_sink_key:
+            return output[:, :, int(context.is_causal) :, :-1]
+        return output
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         scores = einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m") / self.temperature
@@ -98,6 +112,10 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         if not self.has_sinks:
             return softmax(scores).to(q.dtype)
         return softmax_with_sinks(scores, self._sink_logits(q)).to(q.dtype)
+
+    def init_cache(self, max_tokens: int) -> Cache:
+        """A cache with one more slot, for a sink."""
+        return super().init_cache(max_tokens + self.has_sinks)
 
     def _sink_logits(self, q: Tensor) -> Tensor:
         """[h]; zeros are made anew, since a buffer would be lost by `to_empty`."""

@@ -7,7 +7,6 @@ b batch · n queries · m keys · h heads · g key/value heads · c channels of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -26,34 +25,34 @@ def softmax_with_sinks(scores: Tensor, logits: Tensor) -> Tensor:
     return torch.cat([scores, sink], dim=-1).softmax(dim=-1)[..., :-1]
 
 
-def attend_with_sinks(
-    attend: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor],
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_mask: Tensor | None,
-    *,
-    logits: Tensor,
-    is_causal: bool,
-) -> Tensor:
-    """Attention output [b h n c] of `attend(q, k, v, attn_mask)` with a first key of each head, the sink.
+def with_sink(k: Tensor, v: Tensor, *, is_first: bool) -> tuple[Tensor, Tensor]:
+    """Keys and values [b g m c] with one more channel, of zeros, for torch's kernels, which know no sinks.
 
-    logits: [h], those of the sinks times the temperature of `attend`.
-    The sink's value is zero, and its score is the product of one more channel: the logit in queries, 1 in the sink,
-    0 in keys. So torch's kernels stay fused, which a mask with a gradient prevents, and query heads that share a key
-    have their own. A first query, dropped again, keeps the kernels' causal mask where it is.
+    is_first: True: the sink comes before them, a key that is 1 in that channel and 0 else, and a value of zeros; False:
+    they continue such keys and values, in a cache.
     """
-    b, _, n, c = q.shape
-    logit = repeat(logits.to(q.dtype), "h -> b h n 1", b=b, n=n)
-    sink = F.pad(k.new_ones(1), [c, 0])
-    sink = repeat(sink, "c -> b g 1 c", b=b, g=k.shape[1])
-    first = int(is_causal)
-    if attn_mask is not None:
-        attn_mask = F.pad(attn_mask, [1, 0], value=attn_mask.dtype == torch.bool)
-    output = attend(
-        F.pad(torch.cat([q, logit], dim=-1), [0, 0, first, 0]),
-        torch.cat([sink, F.pad(k, [0, 1])], dim=2),
-        F.pad(v, [0, 1, 1, 0]),
-        attn_mask,
-    )
-    return output[:, :, first:, : v.shape[-1]]
+    k = F.pad(k, [0, 1])
+    v = F.pad(v, [0, 1])
+    if not is_first:
+        return k, v
+    sink = F.pad(k.new_ones(1), [k.shape[-1] - 1, 0])
+    sink = repeat(sink, "c -> b g 1 c", b=k.shape[0], g=k.shape[1])
+    return torch.cat([sink, k], dim=2), F.pad(v, [0, 0, 1, 0])
+
+
+def with_logits(q: Tensor, logits: Tensor, *, is_causal: bool) -> Tensor:
+    """Queries [b h n c] with the logits [h] in one more channel, so that their products with the sink are these.
+
+    So each query head has its own where heads share a key, and kernels stay fused, which a mask with a gradient
+    prevents. is_causal: True: a first query keeps causal masks, which a first key would move, where they are.
+    """
+    b, _, n, _ = q.shape
+    q = torch.cat([q, repeat(logits.to(q.dtype), "h -> b h n 1", b=b, n=n)], dim=-1)
+    return F.pad(q, [0, 0, 1, 0]) if is_causal else q
+
+
+def mask_with_sink(attn_mask: Tensor | None) -> Tensor | None:
+    """The mask [... m] with a first key that all queries may attend to."""
+    if attn_mask is None:
+        return None
+    return F.pad(attn_mask, [1, 0], value=attn_mask.dtype == torch.bool)

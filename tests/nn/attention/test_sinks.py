@@ -165,9 +165,10 @@ def test_the_kernel_stays_fused_while_training(name):
 
 
 @KINDS
-def test_with_a_cache_each_step_is_that_of_the_whole(sinks):
+@pytest.mark.parametrize("softcap", [None, 2.0])
+def test_with_a_cache_each_step_is_that_of_the_whole(softcap, sinks):
     q, k, v = (x.double() for x in random_heads(4, 2, n=7, m=7))
-    mechanism = with_sinks(sinks)
+    mechanism = with_sinks(sinks, softcap=softcap)
     whole = mechanism(q, k, v, AttentionContext(is_causal=True))
     cache = mechanism.init_cache(7)
     steps = [
