@@ -159,6 +159,8 @@ from seqkit.nn.mixers.s4d
   S4D=S4DMixer | a diagonal state space layer | signals; generation at constant cost
 from seqkit.nn.mixers.mamba
   Mamba=MambaMixer | a selective state space layer | hybrids as Jamba, with numba or on CUDA
+from seqkit.nn.mixers.mamba2
+  Mamba2=Mamba2Mixer | a state space layer with a decay for each head | hybrids as Granite 4 and Nemotron-H
 from seqkit.nn.mixers.delta
   GatedDeltaNet | linear attention with a decay and the delta rule | recall; hybrids as Qwen3-Next, 3 to 1
 == mechanism
