@@ -87,7 +87,7 @@ class Mamba2Mixer(StateMixer):
         return y, (tail, hidden)
 
     def uncounted_flops(self, x: Tensor) -> int:
-        """FLOPs of one call that torch's counter does not see: b n w (2 k + 1) of the convolution with its bias, 2 b n gre
+        """FLOPs of one call that torch's counter does not see: b n w (2 k + 1) of the convolution and bias, 2 b n gre
         of the skip D, and those of the scan."""
         b, n, _ = x.shape
         convolution = sum(self.parts) * (2 * self.convolution.kernel_size + 1)
