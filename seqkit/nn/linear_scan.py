@@ -56,7 +56,7 @@ def _scan(decay: Tensor, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tenso
         state = x.new_zeros(x.shape[0], x.shape[2])
     with no_autocast(x):
         h: Tensor = _LinearScan.apply(decay.to(exact), x.to(exact), state.to(exact))
-    return h.to(x.dtype), h[:, -1]
+    return h.to(x.dtype), h[:, -1].clone()  # a view would keep all states alive
 
 
 class _LinearScan(torch.autograd.Function):

@@ -1,13 +1,18 @@
 """The chunked scan is its recurrence, step by step, forward and backward, whatever the length, chunk and decay."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
+from nn.sizes import Sizes
 from torch.nn.functional import normalize
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
-from seqkit.nn.chunked_scan import chunked_scan
+from seqkit.nn import chunked_scan as module
+from seqkit.nn.chunked_scan import chunked_scan, chunked_scan_flops
 
 LENGTHS = pytest.mark.parametrize("n", [1, 2, 7, 61, 131])
 RULES = pytest.mark.parametrize("delta", [False, True], ids=["sum", "delta"])
@@ -61,6 +66,24 @@ def test_it_is_the_recurrence_forward_and_backward(n, delta, largest):
 @pytest.mark.parametrize("chunk", [1, 2, 16, 61, 1000])
 def test_the_length_of_a_chunk_changes_nothing(delta, chunk):
     assert_recurrence(arguments(61, delta), 1e-10, chunk=chunk)
+
+
+@RULES
+@pytest.mark.parametrize("block", [1, 6 * 2 * 16])
+def test_blocks_of_chunks_change_nothing(delta, block, monkeypatch):
+    """One chunk at once; two, and a last token alone."""
+    monkeypatch.setattr(module, "BLOCK", block)
+    assert_recurrence(arguments(65, delta), 1e-10, chunk=16)
+
+
+@RULES
+@pytest.mark.parametrize("place", [0, 1])
+def test_one_output_alone_gives_its_gradients(delta, place):
+    inputs = arguments(40, delta)
+    right = torch.autograd.grad(step_by_step(*inputs)[place].sin().sum(), inputs, allow_unused=True)
+    found = torch.autograd.grad(chunked_scan(*inputs)[place].sin().sum(), inputs, allow_unused=True)
+    expected = [torch.zeros_like(x) if g is None else g for g, x in zip(right, inputs)]
+    assert_close(list(found), expected)
 
 
 @RULES
@@ -150,8 +173,66 @@ def test_half_precision_is_computed_in_float32_also_under_autocast(delta):
     expected = torch.autograd.grad(chunked_scan(*rounded)[0].sum(), rounded)
     with torch.autocast("cpu", torch.bfloat16):
         got = chunked_scan(*rounded)
-    found = torch.autograd.grad(got[0].sum(), rounded)
+        found = torch.autograd.grad(got[0].sum(), rounded)
     assert_close((got, found), (right, expected), rtol=0, atol=0)
+
+
+def kept_and_largest(n, delta):
+    """Numbers that the backward pass keeps, and the largest tensor of both passes."""
+    inputs = arguments(n, delta, dtype=torch.float32)
+    kept = {}
+
+    def keep(t):
+        kept[t.untyped_storage().data_ptr()] = t.numel()
+        return t
+
+    with Sizes() as made, torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        y, _ = chunked_scan(*inputs)
+        num_kept = sum(kept.values())
+        y.sum().backward()
+    return num_kept, made.largest
+
+
+@RULES
+def test_memory_is_linear_in_the_length(delta):
+    sizes = [kept_and_largest(n, delta) for n in (512, 1024, 2048)]
+    assert sizes[0][0] > 512 * 6 * (5 + 5 + 7)  # it did look
+    for short, long in pairwise(sizes):
+        assert long[0] <= 2 * short[0]
+        assert long[1] <= 2 * short[1]
+
+
+EACH = {"mul": 1, "mul_": 1, "exp": 1, "cumsum": 1, "cumprod": 1, "addcmul": 2}
+
+
+class Elementwise(TorchDispatchMode):
+    """FLOPs of operations on single numbers, of the sums of `baddbmm`, and of triangular systems."""
+
+    total = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        name = function.overloadpacket.__name__
+        if name == "baddbmm":
+            self.total += out.numel()
+        elif name == "linalg_solve_triangular":
+            self.total += out.numel() * (out.shape[-1] - 1)
+        else:
+            self.total += EACH[name] * out.numel() if name in EACH else 0
+        return out
+
+
+@RULES
+def test_torchs_counter_sees_the_products_and_we_count_the_rest(delta):
+    b, h, n, c, e, m = 2, 3, 64, 5, 7, 16
+    inputs = [t.detach() for t in arguments(n, delta, b, h, c, e)]
+    with FlopCounterMode(display=False) as counter, Elementwise() as rest:
+        chunked_scan(*inputs, chunk=m)
+    products = m * c + c * e + m * e + c * e  # q k, k u, P u, q S
+    if delta:
+        products += m * c + c * e + m * e  # k k, k S, the inverse
+    assert counter.get_total_flops() == b * h * n * 2 * products
+    assert rest.total == chunked_scan_flops(b, h, n, c, e, delta=delta, chunk=m)
 
 
 @RULES
