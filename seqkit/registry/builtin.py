@@ -162,6 +162,8 @@ from seqkit.nn.mixers.mamba
 from seqkit.nn.mixers.min_rnn
   MinGRU | a GRU whose gates see the token alone | as GRU, all tokens at once
   MinLSTM | an LSTM whose gates see the token alone | as MinGRU with half more weights
+from seqkit.nn.mixers.mamba2
+  Mamba2=Mamba2Mixer | a state space layer with a decay for each head | hybrids as Granite 4 and Nemotron-H
 from seqkit.nn.mixers.delta
   GatedDeltaNet | linear attention with a decay and the delta rule | recall; hybrids as Qwen3-Next, 3 to 1
 from seqkit.nn.mixers.mlstm

@@ -1,6 +1,7 @@
 """Gated DeltaNet's mixer: linear attention whose state forgets, and is corrected towards each value.
 
-b batch · n tokens · d width · h heads · r value heads of each · c keys and e values of a head · w convolved channels
+b batch · n tokens · d width · h heads · r value heads of each · c keys and e values of a head
+w convolved channels · k kernel size
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from einops import rearrange, repeat
 from torch import Tensor, nn
 
 from seqkit.nn.checks import check_above_0, check_at_least
-from seqkit.nn.chunked_scan import chunked_scan
+from seqkit.nn.chunked_scan import chunked_scan, chunked_scan_flops
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.mixers.mamba import initial_dt_bias
@@ -91,12 +92,12 @@ class GatedDeltaNet(StateMixer):
         return y, (tail, matrix)
 
     def uncounted_flops(self, x: Tensor) -> int:
-        """FLOPs of one call that torch's counter does not see: 2 b n w k of the convolution, b n hr m (c + e) of the
-        systems that the scan solves for its chunks of m = 64 tokens."""
+        """FLOPs of one call that torch's counter does not see: 2 b n w k of the convolution, and those of the scan."""
         b, n, _ = x.shape
-        system = min(n, 64) * (self.head_dim + self.value_dim) if n > 1 else 0
-        return (
-            b * n * (2 * self.widths[0] * self.convolution.kernel_size + self.widths[-1] * system)
+        convolution = 2 * b * n * self.widths[0] * self.convolution.kernel_size
+        heads = self.widths[-1]
+        return convolution + chunked_scan_flops(
+            b, heads, n, self.head_dim, self.value_dim, delta=True
         )
 
     def _output(

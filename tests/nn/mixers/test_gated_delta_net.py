@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
+from seqkit.nn.chunked_scan import chunked_scan_flops
 from seqkit.nn.mixers.delta import GatedDeltaNet
 from seqkit.objectives import NextToken
 from seqkit.training.optim import AdamW, Muon
@@ -105,14 +106,11 @@ def test_weights_start_as_in_the_papers_code():
     assert 0.49 * plain < mixer.out_proj.weight.abs().max() <= plain / 2 * 1.0001
 
 
-@pytest.mark.parametrize(("n", "chunk"), [(1, 0), (50, 50), (192, 64)])
-def test_flops_beside_products_of_matrices_are_those_of_convolution_and_scan(n, chunk):
+def test_flops_beside_products_of_matrices_are_those_of_convolution_and_scan():
     mixer = GatedDeltaNet(DIM, 2, num_value_heads=4, kernel_size=3)
-    c, e = 3, 6
-    convolution = 3 * 2 * (2 * 2 * c + 4 * e)
-    # half a product of the m x m system with m rows of keys and values, for each of the m tokens
-    systems = 4 * chunk * (c + e)
-    assert mixer.uncounted_flops(torch.zeros(5, n, DIM)) == 5 * n * (convolution + systems)
+    convolution = 5 * 70 * 3 * 2 * (2 * 2 * 3 + 4 * 6)
+    scan = chunked_scan_flops(5, 4, 70, 3, 6, delta=True)
+    assert mixer.uncounted_flops(torch.zeros(5, 70, DIM)) == convolution + scan
 
 
 def test_neither_decay_nor_muon_touches_what_is_no_matrix():
