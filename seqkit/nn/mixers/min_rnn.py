@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -41,13 +40,18 @@ class MinimalRecurrence(nn.Module):
         write = gates[0].sigmoid()
         if valid is not None:
             write = zero_padded(write, valid)
-        written = torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
-        return linear_scan(1 - write, write * written, state)
+        return linear_scan(1 - write, write * positive(candidate), state)
 
     def uncounted_flops(self, candidate: Tensor) -> int:
         """FLOPs of one call that torch's counter does not see: those of the scan."""
         b, n, e = candidate.shape
         return linear_scan_flops(b, n, e)
+
+
+def positive(x: Tensor) -> Tensor:
+    """g(x) = x + 1/2 for x >= 0, else sigmoid(x). As a sum, since torch's `where` takes twelve times a sum's time."""
+    above = x.relu()
+    return above + (x - above).sigmoid()
 
 
 class _MinRNN(StateMixer):
