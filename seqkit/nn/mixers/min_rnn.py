@@ -77,9 +77,10 @@ class _MinRNN(StateMixer):
 class MinGRU(_MinRNN):
     """h_t = (1 - z_t) h_(t-1) + z_t g(W_h x_t), z_t = sigmoid(W_z x_t) (Feng et al. 2024, section 3.1).
 
-    g keeps the states positive (`MinimalRecurrence`). expand: states / dim; above 1, a projection leads back to dim, as
-    in the paper's experiments; at 1 the states are the output, so they are never below 0. `in_proj` holds W_h above
-    W_z, with biases; weights start as those of `nn.Linear`.
+    g keeps the states positive (`MinimalRecurrence`). expand: states / dim (the paper's alpha); above 1, a projection
+    leads back to dim, as in the package minGRU-pytorch; at 1 the states are the output, so they are never below 0.
+    `in_proj` holds W_h above W_z, with biases, which that package leaves out; weights start as those of `nn.Linear`.
+    The convolution and the MLP of the paper's blocks are none of it.
     Time O(n d e), and a step with a cache costs one token; the cache is one state.
     Raises ValueError for expand below 1.
     """
