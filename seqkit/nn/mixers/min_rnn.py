@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -41,13 +40,18 @@ class MinimalRecurrence(nn.Module):
         write = gates[0].sigmoid()
         if valid is not None:
             write = zero_padded(write, valid)
-        written = torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
-        return linear_scan(1 - write, write * written, state)
+        return linear_scan(1 - write, write * positive(candidate), state)
 
     def uncounted_flops(self, candidate: Tensor) -> int:
         """FLOPs of one call that torch's counter does not see: those of the scan."""
         b, n, e = candidate.shape
         return linear_scan_flops(b, n, e)
+
+
+def positive(x: Tensor) -> Tensor:
+    """g(x) = x + 1/2 for x >= 0, else sigmoid(x). As a sum, since torch's `where` takes twelve times a sum's time."""
+    above = x.relu()
+    return above + (x - above).sigmoid()
 
 
 class _MinRNN(StateMixer):
@@ -73,9 +77,10 @@ class _MinRNN(StateMixer):
 class MinGRU(_MinRNN):
     """h_t = (1 - z_t) h_(t-1) + z_t g(W_h x_t), z_t = sigmoid(W_z x_t) (Feng et al. 2024, section 3.1).
 
-    g keeps the states positive (`MinimalRecurrence`). expand: states / dim; above 1, a projection leads back to dim, as
-    in the paper's experiments; at 1 the states are the output, so they are never below 0. `in_proj` holds W_h above
-    W_z, with biases; weights start as those of `nn.Linear`.
+    g keeps the states positive (`MinimalRecurrence`). expand: states / dim (the paper's alpha); above 1, a projection
+    leads back to dim, as in the package minGRU-pytorch; at 1 the states are the output, so they are never below 0.
+    `in_proj` holds W_h above W_z, with biases, which that package leaves out; weights start as those of `nn.Linear`.
+    The convolution and the MLP of the paper's blocks are none of it.
     Time O(n d e), and a step with a cache costs one token; the cache is one state.
     Raises ValueError for expand below 1.
     """

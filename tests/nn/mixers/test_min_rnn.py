@@ -24,7 +24,7 @@ def inputs(n, b=3):
 
 
 def definition(mixer, x, h):
-    """Equations of sections 3.1.3 and 3.2.4, with g of appendix B: one sequence [n d], one token after the other."""
+    """Equations of sections 3.1 and 3.2, with g of appendix B: one sequence [n d], one token after the other."""
     outputs = []
     for token in x:
         candidate, *gates = (mixer.in_proj.weight @ token + mixer.in_proj.bias).chunk(
