@@ -64,7 +64,7 @@ class _LinearScan(torch.autograd.Function):
 
     @staticmethod
     def forward(decay: Tensor, x: Tensor, state: Tensor) -> Tensor:
-        if _is_wide(x):
+        if _goes_by_token(x):
             return torch.stack(_steps(decay.unbind(1), x.unbind(1), state), dim=1)
         return _by_chunks(decay, x, state)
 
@@ -82,14 +82,15 @@ class _LinearScan(torch.autograd.Function):
         return g * before, g, decay[:, 0] * g[:, 0]
 
 
-def _is_wide(x: Tensor) -> bool:
-    """Whether a step of one token is work enough."""
-    return x.device.type == "cpu" and x[:, 0].numel() >= ROW
+def _goes_by_token(x: Tensor) -> bool:
+    """Whether a step of one token is work enough, or the only one."""
+    is_wide = x.device.type == "cpu" and x[:, 0].numel() >= ROW
+    return is_wide or x.shape[1] == 1
 
 
 def _backwards(decay: Tensor, x: Tensor) -> Tensor:
     """g_t = x_t + decay_(t+1) g_(t+1) [b n e], from the last token to the first."""
-    if _is_wide(x):
+    if _goes_by_token(x):
         xs = x.unbind(1)
         found = _steps(decay.unbind(1)[:0:-1], xs[-2::-1], xs[-1])
         return torch.stack([*found[::-1], xs[-1]], dim=1)
