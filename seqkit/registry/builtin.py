@@ -160,7 +160,9 @@ from seqkit.nn.mixers.s4d
 from seqkit.nn.mixers.mamba
   Mamba=MambaMixer | a selective state space layer | hybrids as Jamba, with numba or on CUDA
 from seqkit.nn.mixers.mlstm
-  MLSTM | xLSTM's matrix memory with exponential gates | recall over long sequences; generation at constant cost
+  MLSTM | xLSTM's matrix memory, in chunks of tokens | recall; generation at constant cost
+from seqkit.nn.mixers.slstm
+  SLSTM | xLSTM's LSTM, token by token: no chunks | counts and states, where time is no matter
 == mechanism
 from seqkit.nn.attention.multi_head
   ScaledDotProductAttention | softmax of dot products, O(n^2) | the default; supports everything
