@@ -74,15 +74,16 @@ class MLSTM(StateMixer):
 class HeadNorm(nn.Module):
     """LayerNorm over the channels of each head by itself, with a factor for each channel and no bias."""
 
-    def __init__(self, dim: int, num_heads: int):
+    def __init__(self, dim: int, num_heads: int, *, eps: float = EPS):
         super().__init__()
         self.num_heads = num_heads
+        self.eps = eps
         self.weight = nn.Parameter(torch.ones(dim))
 
     def forward(self, x: Tensor) -> Tensor:
         """[b n d] from x [b n d]."""
         heads = rearrange(x, "b n (h e) -> b n h e", h=self.num_heads)
-        normed = F.layer_norm(heads, heads.shape[-1:], eps=EPS)
+        normed = F.layer_norm(heads, heads.shape[-1:], eps=self.eps)
         return rearrange(normed, "b n h e -> b n (h e)") * self.weight
 
 

@@ -1,0 +1,229 @@
+"""sLSTM of xLSTM: an LSTM with exponential gates whose recurrent weights mix the memories of a head, token by token.
+
+b batch · h heads · n tokens · d width · c channels of one head · g channels of its four gates
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from seqkit.nn.convolution import CausalConvolution, inputs_before_next
+from seqkit.nn.mixers.base import StateMixer
+from seqkit.nn.mixers.mlstm import HeadNorm, check_heads
+from seqkit.nn.precision import float32_or_more, no_autocast
+from seqkit.nn.recurrence import check_not_exporting
+
+Memory = tuple[Tensor, Tensor, Tensor]
+"""Hidden state [h b c], cell and normaliser [2 h b c], both times exp(-m), and the stabiliser m [h b c]."""
+
+EMPTY = -1e30
+"""Stabiliser of an empty memory: whatever is kept times exp of it is 0."""
+BLOCK = 32
+"""Tokens whose factors the backward pass computes at once: few enough for a CPU's cache."""
+
+
+class SLSTM(StateMixer):
+    """norm(sLSTM(x)), the layer of Beck et al. 2024, figure 10, without the MLP after it, which the block has.
+
+    Input and forget gate see SiLU(causal depthwise convolution of x), cell input and output gate see x, each head its
+    own channels, and all four the head's last output (`slstm`). The norm is LayerNorm of each head.
+    kernel_size: tokens of the convolution.
+    No form for all tokens at once exists: an output waits for the one before it, so a GPU gains little.
+    Initial weights are those of the published code with its bias_init "small_init": input weights normal with variance
+    2 / (5 dim), recurrent weights 0, biases 0, but those of the forget gate 3 to 6 over the channels of a head.
+    Raises ValueError if num_heads does not divide dim.
+    """
+
+    def __init__(self, dim: int, num_heads: int = 4, *, kernel_size: int = 4):
+        super().__init__(dim, num_heads)
+        check_heads(dim, num_heads)
+        c = self.head_dim
+        self.convolution = CausalConvolution(dim, kernel_size=kernel_size)
+        self.convolution_bias = nn.Parameter(torch.empty(dim))
+        # as nn.Conv1d with one input for each output
+        for p in (self.convolution.weight, self.convolution_bias):
+            nn.init.uniform_(p, -(kernel_size**-0.5), kernel_size**-0.5)
+        # gates of a head in the order i, f, z, o
+        self.input_weight = nn.Parameter(torch.empty(num_heads, c, 4 * c))
+        nn.init.normal_(self.input_weight, std=(2 / (5 * dim)) ** 0.5)
+        self.recurrent_weight = nn.Parameter(torch.zeros(num_heads, c, 4 * c))
+        bias = torch.zeros(num_heads, 4, c)
+        bias[:, 1] = torch.linspace(3.0, 6.0, c)
+        self.bias = nn.Parameter(bias.flatten())  # optimizers decay matrices
+        self.norm = HeadNorm(dim, num_heads, eps=1e-5)
+
+    def step(
+        self, x: Tensor, valid: Tensor | None, state: tuple[Tensor, ...] | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        past = self.convolution.kernel_size - 1
+        if state is None:
+            tail = x.new_zeros(x.shape[0], past, self.dim)
+            memory = None
+        else:
+            tail = state[0]
+            hidden, cell, m = (rearrange(t, "b ... h c -> ... h b c") for t in state[1:])
+            memory = (hidden, cell, m)
+        joined = torch.cat([tail, x], dim=1)
+        convolved = F.silu(self.convolution(joined)[:, past:] + self.convolution_bias)
+        gates = self._gates(convolved, x, valid)
+        hiddens, cell, m = slstm(gates, self.recurrent_weight, memory)
+        y = self.norm(rearrange(hiddens[:, 1:], "h n b c -> b n (h c)").to(x.dtype))
+        if valid is None:
+            hidden = hiddens[:, -1]
+        else:
+            hidden = hiddens[:, valid.sum(dim=1), torch.arange(len(x), device=x.device)]
+        after = (rearrange(t, "... h b c -> b ... h c") for t in (hidden, cell, m))
+        return y, (inputs_before_next(joined, past, valid), *after)
+
+    def _gates(self, convolved: Tensor, x: Tensor, valid: Tensor | None) -> Tensor:
+        """What the gates get from the tokens, before their activations [h n b g]."""
+        b = len(x)
+        of_i_f, of_z_o = self.input_weight.chunk(2, dim=-1)
+        heads = "b n (h c) -> h (n b) c"
+        h = self.num_heads
+        products = [rearrange(convolved, heads, h=h) @ of_i_f, rearrange(x, heads, h=h) @ of_z_o]
+        gates = torch.cat(products, dim=-1) + rearrange(self.bias, "(h g) -> h 1 g", h=h)
+        gates = rearrange(gates, "h (n b) g -> h n b g", b=b)
+        if valid is None:
+            return gates
+        # nothing comes in and nothing is forgotten, whatever the recurrent weights add
+        padded = rearrange(~valid, "b n -> n b 1")
+        i, f, rest = gates.split([self.head_dim, self.head_dim, 2 * self.head_dim], dim=-1)
+        masked = [i.masked_fill(padded, -math.inf), f.masked_fill(padded, math.inf), rest]
+        return torch.cat(masked, dim=-1)
+
+    def uncounted_flops(self, x: Tensor) -> int:
+        """FLOPs of one call that torch's counter does not see: b n d (2 k + 1) of the convolution with its bias, and
+        16 b n d of the gates, cell, normaliser and hidden state."""
+        return x.numel() * (2 * self.convolution.kernel_size + 17)
+
+
+def slstm(
+    gates: Tensor, recurrent_weight: Tensor, memory: Memory | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """h_t = sigmoid(o_t) c_t / n_t of c_t = f_t c_(t-1) + i_t tanh(z_t) and n_t = f_t n_(t-1) + i_t.
+
+    That is the sLSTM of Beck et al. 2024, equations 8 to 17, with i_t = exp of what its gate gets and f_t = sigmoid of
+    it, the published code's choice of two; each gets R h_(t-1) beside `gates`.
+    gates: i, f, z and o side by side, before their activations [h n b g]. recurrent_weight: R [h c g]. memory: None:
+    h_0 = c_0 = n_0 = 0. Returns the hidden states from the first one, h_0, on [h n+1 b c], and the last cell and
+    normaliser, and stabiliser, as in `Memory`, in float32, or float64 where `gates` are.
+
+    c and n are kept times exp(-m), with m_t = max(log f_t + m_(t-1), log i_t), so no gate overflows, and n is 1 at
+    least. h does not depend on m, which therefore has no gradient. Gradients can be taken once.
+    Raises ValueError in `torch.export`.
+    """
+    check_not_exporting("an sLSTM", "an LSTM or GRU")
+    return _run(gates, recurrent_weight, memory)
+
+
+@torch.compiler.disable
+def _run(
+    gates: Tensor, recurrent_weight: Tensor, memory: Memory | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    exact = float32_or_more(gates.dtype)
+    given = gates.to(exact)
+    weight = recurrent_weight.to(exact)
+    if memory is None:
+        zero = torch.zeros_like(given[:, 0, :, : weight.shape[1]])
+        memory = (zero, torch.stack([zero, zero + 1]), zero + EMPTY)
+    with no_autocast(gates):
+        hiddens: Tensor
+        hiddens, cell, m = _SLSTM.apply(given, weight, *memory)
+    return hiddens, cell, m
+
+
+class _SLSTM(torch.autograd.Function):
+    """By hand: a CPU takes two thirds of autograd's time, because what the steps back have in common is computed for
+    many tokens at once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor, m: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        hiddens = [hidden]
+        cells = [cell]
+        kept = []
+        activations = []
+        for given in gates.unbind(1):
+            raw = torch.baddbmm(given, hidden, weight)
+            # [4 h b c], contiguous: exp and tanh of parts of rows take twice the time, and einops 5 µs a token
+            active = raw.unflatten(-1, (4, -1)).permute(2, 0, 1, 3).contiguous()
+            i, f, z, o = active.unbind(0)
+            log_forget = F.logsigmoid(f) + m
+            m = torch.maximum(i, log_forget)
+            keep = log_forget.sub_(m).exp_()
+            i.sub_(m).exp_()
+            z.tanh_()
+            o.sigmoid_()
+            cell = keep * cell
+            cell[0].addcmul_(i, z)
+            cell[1].add_(i)
+            hidden = (o * cell[0]).div_(cell[1])
+            hiddens.append(hidden)
+            cells.append(cell)
+            kept.append(keep)
+            activations.append(active)
+        stacked = torch.stack(hiddens, dim=1)
+        ctx.save_for_backward(weight, stacked, *cells, *kept, *activations)
+        ctx.mark_non_differentiable(m)
+        return stacked, cell, m
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dhiddens: Tensor, dcell: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        weight, hiddens, *rest = ctx.saved_tensors
+        n = hiddens.shape[1] - 1
+        cells = rest[: n + 1]
+        kept = rest[n + 1 : 2 * n + 1]
+        activations = rest[2 * n + 1 :]
+        given = dhiddens.unbind(1)
+        back = weight.mT
+        dhidden = given[n]
+        latest_first = []
+        for end in range(n, 0, -BLOCK):
+            start = max(end - BLOCK, 0)
+            factors = _factors(
+                torch.stack(cells[start : end + 1], dim=1),
+                torch.stack(kept[start:end]),
+                torch.stack(activations[start:end], dim=1),
+            )
+            for t in range(end - 1, start - 1, -1):
+                to_cell, to_output, by_cell, by_normaliser = (x[t - start] for x in factors)
+                dcell = torch.addcmul(dcell, dhidden, to_cell)
+                draw = by_cell.mul_(dcell[0])
+                draw[:2].addcmul_(dcell[1], by_normaliser)
+                draw[3] = dhidden * to_output
+                draw = draw.permute(1, 2, 0, 3).flatten(2)
+                dcell = dcell * kept[t]
+                dhidden = torch.baddbmm(given[t], draw, back)
+                latest_first.append(draw)
+        dgates = torch.stack(latest_first[::-1], dim=1)
+        before = rearrange(hiddens[:, :-1], "h n b c -> h c (n b)")
+        dweight = before @ rearrange(dgates, "h n b g -> h (n b) g")
+        return dgates, dweight, dhidden, dcell, None
+
+
+def _factors(cells: Tensor, kept: Tensor, active: Tensor) -> tuple[Tensor, ...]:
+    """What gradients are multiplied by, at each of n tokens, token first: dh, into dc and dn [n 2 h b c], and into the
+    raw o [n h b c]; dc, into the raw i, f, z and, of any value, o [n 4 h b c]; dn, into the raw i and f [n 2 h b c].
+
+    cells: c and n, also before the first token [2 n+1 h b c]. kept: f [n h b c]. active: i, raw f, z, o [4 n h b c].
+    """
+    i, raw_f, z, o = active
+    cell, normaliser = cells[:, 1:]
+    quotient = cell / normaliser
+    by_output = o / normaliser
+    to_cell = torch.stack([by_output, -by_output * quotient], dim=1)
+    to_output = quotient * o * (1 - o)
+    df = kept * torch.sigmoid(-raw_f)
+    by_cell = torch.stack([i * z, cells[0, :-1] * df, i * (1 - z * z), o], dim=1)
+    by_normaliser = torch.stack([i, cells[1, :-1] * df], dim=1)
+    return to_cell, to_output, by_cell, by_normaliser
