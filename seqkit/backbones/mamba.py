@@ -26,7 +26,7 @@ class Mamba(LayerStack):
     num_states: states of a channel. expand: inner width / dim. kernel_size: tokens of the convolution. The rank of dt
     is dim / 16. dropout: probability of dropping an entry of a layer's branch (the paper has none).
     Layers are initialised as in the paper's code: torch's defaults, the last projections divided by sqrt(depth).
-    Adjacency and segments are refused: the state is carried along all tokens in order.
+    Adjacency is refused: the state is carried along all tokens in order, and begins anew in each packed sequence.
     Raises ValueError for sizes below 1 or kernel_size below 2.
 
     >>> from seqkit.interfaces import Embedded

@@ -22,7 +22,7 @@ class _Recurrent(SequenceBackbone):
     way. residual: True: each layer is a branch behind a norm, as a Transformer's are, and a norm follows the last one
     (`RecurrentLayer`); False: bare layers, torch's own stack. dropout: dropout of each branch, or between bare layers.
     Raises ValueError for an odd dim of a bidirectional network.
-    Adjacency and segments are refused: the state is carried along all tokens in order.
+    Adjacency is refused: the state is carried along all tokens in order, and begins anew in each packed sequence.
     """
 
     is_recurrent = True

@@ -23,7 +23,7 @@ class S4D(LayerStack):
     later tokens, which begins at the last real one.
     num_states: real states of a channel, in conjugate pairs. spectrum: "lin" (S4D-Lin) or "inv" (S4D-Inv).
     dropout: probability of dropping an entry of a layer's branch.
-    Adjacency and segments are refused: the state is carried along all tokens in order.
+    Adjacency is refused: the state is carried along all tokens in order, and begins anew in each packed sequence.
     The paper trains A and dt with a learning rate of at most 0.001 and without decay. They do not decay here either.
     Raises ValueError for sizes below 1 or an odd num_states.
 

@@ -15,14 +15,18 @@ from seqkit.nn.attention.kv_cache import StateCache as StateCache
 from seqkit.nn.block import Residual
 from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.padding import zero_padded
+from seqkit.nn.segments import SegmentRows
 
 
 class SequenceBackbone(Backbone):
-    """Base class of backbones that support neither adjacency nor segments, and have a cache if they are causal.
+    """Base class of backbones that support segments and no adjacency, and have a cache if they are causal.
 
     A subclass sets `dim` and `causal`, and writes `run` and `new_cache`, which are abstract. `forward` refuses what is
-    not supported, makes padding zero, and counts `num_tokens` of the cache, so `run` writes the states alone.
+    not supported, gives `run` each packed sequence as a row of its own, so that no state goes from one to the next,
+    makes padding zero, and counts `num_tokens` of the cache, so `run` writes the states alone.
     """
+
+    supports_segments = True
 
     @abstractmethod
     def run(self, embedded: Embedded, cache: Any) -> Tensor:
@@ -33,12 +37,20 @@ class SequenceBackbone(Backbone):
         """An empty cache, for any number of tokens."""
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden states [b n d], zero where padded. Raises ValueError for adjacency, segments or another cache."""
+        """Hidden states [b n d], zero where padded.
+
+        Raises ValueError for adjacency, for segments with a cache, or for another cache.
+        """
         name = type(self).__name__
-        if embedded.adjacency is not None or embedded.segments is not None:
-            raise ValueError(
-                f"{name} does not support adjacency or segments; it runs over the tokens in order"
-            )
+        if embedded.adjacency is not None:
+            raise ValueError(f"{name} does not support adjacency; it runs over the tokens in order")
+        if embedded.segments is not None:
+            if cache is not None:
+                raise ValueError(
+                    f"{name} has no cache of packed sequences; give each a row of its own"
+                )
+            rows = SegmentRows.of(embedded.segments, embedded.valid)
+            return rows.map(lambda own: self.run(own.embedded(embedded), None))
         if cache is not None and not self._made(cache):
             owner = "" if cache.owner is None else f" of {cache.owner.__name__}"
             raise ValueError(

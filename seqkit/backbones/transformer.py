@@ -29,18 +29,20 @@ from seqkit.nn.packing import Packing, is_worth_packing, packing_of
 from seqkit.nn.padding import zero_padded
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
+from seqkit.nn.segments import SegmentRows
 
 
 @dataclass(frozen=True)
 class ContextKind:
     """Properties of a layer that its attention context depends on; layers of one kind share a context.
 
-    position: index into the backbone's positions; None: the layer has none. needs_mask, num_heads, head_dim: as in its
-    attention layer. has_cross_attention: whether it also attends to a memory.
+    position: index into the backbone's positions; None: the layer has none. needs_mask, needs_rows, num_heads,
+    head_dim: as in its attention layer. has_cross_attention: whether it also attends to a memory.
     """
 
     position: int | None
     needs_mask: bool
+    needs_rows: bool
     num_heads: int
     head_dim: int
     has_cross_attention: bool
@@ -66,10 +68,10 @@ class Transformer(Backbone):
     and earlier ones only. None: as the batch says (`Backbone.causal`).
     block: `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. mixer: what stands where the block's
     attention does, `(dim, num_heads) -> Mixer`, such as a recurrent network; None: the block's own attention. position:
-    positions inside attention (`Rotary()`); None: positions are added to the embeddings, unless a mixer carries a state
-    from token to token, which then knows their order. Each may be a list: an entry for each layer, or a pattern to
-    repeat ([local, local, full] for 12 layers; [Mamba, Mamba, Mamba, None], a hybrid). The stack supports a feature if
-    every block supports it.
+    positions inside attention (`Rotary()`), of the layers that have it; None: positions are added to the embeddings,
+    unless a mixer carries a state from token to token, which then knows their order. Each may be a list: an entry for
+    each layer, or a pattern to repeat ([local, local, full] for 12 layers; [Mamba, Mamba, Mamba, None], a hybrid). The
+    stack supports a feature if every block supports it.
     norm: norm of the last output. input_norm: norm of the embeddings (BERT); None: none. dropout: dropout probability
     of residual branches and attention weights, unless a component has its own.
     With causal=False a mixer that goes from left to right is two, and their sum (`BothDirections`).
@@ -102,24 +104,19 @@ class Transformer(Backbone):
         self.num_heads = num_heads
         self.causal = causal
         self.blocks = nn.ModuleList()
-        for make, of_layer in zip(
-            _per_layer("block", block, depth), _per_layer("mixer", mixer, depth)
-        ):
+        blocks = _per_layer("block", block, depth)
+        mixers = _per_layer("mixer", mixer, depth)
+        _check_attention_is_used(blocks, mixers)
+        for make, of_layer in zip(blocks, mixers):
             if of_layer is None:
                 self.blocks.append(make(dim, num_heads))
             else:
                 attention = partial(_directed, of_layer, causal is False)
-                self.blocks.append(partial(make, attention=attention)(dim, num_heads))
+                with_mixer = cast(Callable[..., BaseBlock], make)
+                self.blocks.append(with_mixer(dim, num_heads, attention=attention))
         self.norm = norm(dim)
         self.input_norm = input_norm(dim) if input_norm is not None else None
-        positions = [
-            None if block.attention.carries_state else one
-            for block, one in zip(self._blocks, _per_layer("position", position, depth))
-        ]
-        if position is not None and not any(positions):
-            raise ValueError(
-                "position is given, and no layer has attention; leave it out: mixers that carry a state know the order"
-            )
+        positions = _used_positions(self._blocks, _per_layer("position", position, depth))
         unlike: list[RelativePosition] = []
         for one in positions:
             if one is not None and _index_of(one, unlike) is None:
@@ -266,11 +263,16 @@ class Transformer(Backbone):
     ) -> dict[ContextKind, AttentionContext]:
         """The attention context of each kind of layer. packing: of their inputs; None: they are padded.
 
-        Raises ValueError for segments, an adjacency or a memory that attention would ignore, and for a missing memory.
+        Raises ValueError for segments, an adjacency or a memory that attention would ignore, for segments with a cache,
+        and for a missing memory.
         """
         if embedded.segments is not None and not self.supports_segments:
             raise ValueError(
                 "this attention does not support segments; give each packed sequence its own row"
+            )
+        if embedded.segments is not None and cache is not None:
+            raise ValueError(
+                "a Transformer has no cache of packed sequences; give each a row of its own"
             )
         if embedded.adjacency is not None and not self.supports_adjacency:
             raise ValueError(
@@ -296,6 +298,9 @@ class Transformer(Backbone):
                 cross = cross_attention_context(embedded.valid, memory, needs_mask=kind.needs_mask)
                 cross = replace(cross, packing=packing)
             found[kind] = replace(context, cross=cross, packing=packing)
+            if kind.needs_rows and embedded.segments is not None:
+                rows = SegmentRows.of(embedded.segments, embedded.valid)
+                found[kind] = replace(found[kind], segments=rows)
         return found
 
     def _edge_bias(self, kind: ContextKind, embedded: Embedded) -> Tensor | None:
@@ -339,6 +344,34 @@ def _directed(make: MixerFactory, both: bool, dim: int, num_heads: int) -> Mixer
     return mixer
 
 
+def _check_attention_is_used(
+    blocks: Sequence[BlockFactory], mixers: Sequence[MixerFactory | None]
+) -> None:
+    """Raise ValueError for a block with an attention of its own whose layers all have a mixer in its place."""
+    for own in blocks:
+        if isinstance(own, partial) and "attention" in own.keywords:
+            others = [mixer for block, mixer in zip(blocks, mixers) if block is own]
+            if None not in others:
+                raise ValueError(
+                    "a mixer takes the place of block.attention in every layer; leave one of the two out, or write "
+                    "null in mixer where a layer has the block's attention"
+                )
+
+
+def _used_positions(
+    blocks: Sequence[BaseBlock], given: Sequence[RelativePosition | None]
+) -> list[RelativePosition | None]:
+    """The position inside attention of each layer. Raises ValueError for one whose layers all carry a state instead."""
+    used = [None if block.attention.carries_state else one for block, one in zip(blocks, given)]
+    for one in given:
+        if one is not None and not any(one is other for other in used):
+            raise ValueError(
+                f"position has {type(one).__name__} where no layer has attention; write null there: "
+                "mixers that carry a state know the order"
+            )
+    return used
+
+
 Each = TypeVar("Each")
 
 
@@ -357,7 +390,7 @@ def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each
 def _is_tokenwise(layer: nn.Module) -> bool:
     """Whether a layer and all in it work on each token by itself, or are an attention that takes a packed row."""
     if type(layer) is MultiHeadAttention:
-        own = (layer.qkv_proj, layer.q_proj, layer.out_proj)
+        own = (layer.qkv_proj, layer.q_proj, layer.gate_proj, layer.out_proj)
         return all(_is_tokenwise(projection) for projection in own if projection is not None)
     is_known = type(layer) in TOKENWISE or _is_sharded(layer) or _is_low_rank_change(layer)
     return is_known and all(_is_tokenwise(child) for child in layer.children())
@@ -382,6 +415,7 @@ def _kind(
     return ContextKind(
         index,
         attention.needs_mask,
+        attention.needs_rows,
         attention.num_heads,
         attention.head_dim,
         block.has_cross_attention,

@@ -37,7 +37,6 @@ class CausalConvolution(nn.Module):
         AttentionFeature.BIDIRECTIONAL
         | AttentionFeature.UNORDERED
         | AttentionFeature.ADJACENCY
-        | AttentionFeature.SEGMENTS
         | AttentionFeature.CROSS_ATTENTION
     )
     """Features that an attention layer with such a convolution does not support, whatever its mechanism does."""

@@ -311,19 +311,52 @@ class WarmupSchedule(Schedule):
         """Factor after warm-up."""
 
 
+def check_floor(floor: float) -> None:
+    """Raise ValueError for a floor outside 0 to 1."""
+    if not 0 <= floor <= 1:
+        raise ValueError(f"floor={floor} is a share of the learning rate; make it 0 to 1")
+
+
 class Cosine(WarmupSchedule):
     """Warm-up, then half a cosine from 1 to `floor` (Loshchilov and Hutter 2017, equation 5, one period)."""
 
     def __init__(self, *, warmup_steps: int = 0, floor: float = 0.1):
         super().__init__(warmup_steps=warmup_steps)
-        if not 0 <= floor <= 1:
-            raise ValueError(f"floor={floor} is a share of the learning rate; make it 0 to 1")
+        check_floor(floor)
         self.floor = floor
 
     def after_warmup(self, step: int, num_steps: int) -> float:
         """`floor` at the last step and after it."""
         done = min(1.0, (step - self.warmup_steps) / max(1, num_steps - self.warmup_steps))
         return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+class WSD(WarmupSchedule):
+    """Warm-up, a stable part at 1, then a decay to `floor` (WSD; Hu et al. 2024, MiniCPM).
+
+    decay_fraction: share of the steps in which it decays, at the earliest from the end of warm-up. Its shape, 1 - sqrt
+    of the share that is done, its length and the floor of 0 are those of Hägele et al. (2024).
+    """
+
+    def __init__(self, *, warmup_steps: int = 0, decay_fraction: float = 0.2, floor: float = 0.0):
+        super().__init__(warmup_steps=warmup_steps)
+        if not 0 < decay_fraction <= 1:
+            raise ValueError(
+                f"decay_fraction={decay_fraction} is a share of the steps; make it above 0 and at most 1, or use "
+                "Constant"
+            )
+        check_floor(floor)
+        self.decay_fraction = decay_fraction
+        self.floor = floor
+
+    def after_warmup(self, step: int, num_steps: int) -> float:
+        """`floor` at the last step and after it."""
+        decay_steps = min(self.decay_fraction * num_steps, num_steps - self.warmup_steps)
+        steps_left = max(0, num_steps - step)
+        if steps_left >= decay_steps:
+            return 1.0
+        done = 1 - steps_left / decay_steps
+        return self.floor + (1 - self.floor) * (1 - math.sqrt(done))
 
 
 class InverseSqrt(WarmupSchedule):

@@ -15,7 +15,7 @@ from seqkit.nn.attention.edge import EdgeAttention
 from seqkit.nn.attention.linear import LinearAttention
 from seqkit.nn.attention.linformer import LinformerAttention
 from seqkit.nn.attention.lsh import LSHAttention
-from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.attention.sliding_window import SlidingWindowAttention
 from seqkit.nn.attention.top_k import TopKAttention
 from seqkit.nn.block import MLP, PreNormBlock
@@ -45,8 +45,8 @@ def along_edges(name, causal):
     return find("backbone", name).load()(DIM, depth=1)
 
 
-def attending(causal, mechanism=None, convolution=None, mlp=MLP, depth=1, **more):
-    given = {"mechanism": mechanism, "convolution": convolution}
+def attending(causal, mechanism=None, convolution=None, output_gate=None, mlp=MLP, depth=1, **more):
+    given = {"mechanism": mechanism, "convolution": convolution, "output_gate": output_gate}
     attention = partial(MultiHeadAttention, **{name: part for name, part in given.items() if part})
     return Transformer(
         DIM,
@@ -66,6 +66,14 @@ EQUAL = {
         {"sound": ONNX},
     ),
     "CausalConvolution": (partial(attending, convolution=CausalConvolution), {"text": BOTH}),
+    "gate and sinks": (
+        partial(
+            attending,
+            mechanism=partial(ScaledDotProductAttention, sinks="learned"),
+            output_gate="headwise",
+        ),
+        {"text": BOTH, "graph": BOTH},
+    ),
     "LSTM": (partial(of, "LSTM"), {"sound": ONNX}),
     "GRU": (partial(of, "GRU"), {"text": TORCH}),
     **{name: (partial(of, name), {"sound": TORCH}) for name in ("TCN", "Reversible")},

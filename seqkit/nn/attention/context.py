@@ -47,7 +47,8 @@ class AttentionContext:
     from which keys and values are computed; None: self-attention.
     packing: the layer's input is the row [1 t d] of this packing; masks and the other fields are of the padded batch.
     is_plain: True: padding and causality are all that masks pairs, and no bias is added.
-    segments: rows of packed sequences, for layers that make no mask; None: there are none.
+    segments: where the packed sequences of the batch are, for layers that take no mask; None: they are not packed, or
+    `attn_mask` keeps them apart.
     """
 
     attn_mask: Tensor | None = None
@@ -125,9 +126,6 @@ def attention_context(
         masks.append(reach_mask(reach))
     if segments is not None:
         masks.append(segment_mask(segments))
-    rows = None
-    if segments is not None and not needs_mask:
-        rows = SegmentRows.of(segments, embedded.valid)
     if adjacency is not None and needs_mask:
         edge_types = dense_edge_types(adjacency, b, n)
         masks.append(edge_mask(edge_types, embedded.graphs))
@@ -162,7 +160,7 @@ def attention_context(
         adjacency=adjacency,
         edge_bias=edge_bias,
         is_plain=is_plain,
-        segments=rows,
+        segments=None if segments is None or needs_mask else SegmentRows.of(segments, valid),
     )
 
 

@@ -138,8 +138,13 @@ def encoder_output(embedded: Embedded, cache: Any) -> Embedded | None:
     """The encoder's output, or the embedded source if there is no encoder; None: neither is given.
 
     cache: keeps what the first step was given, which is then returned at all later steps; None: there is no cache.
+    Raises ValueError if it is packed: tokens attend to all of their row's.
     """
     memory = embedded.source if embedded.memory is None else embedded.memory
+    if memory is not None and memory.segments is not None:
+        raise ValueError(
+            "the source is packed, and a target attends to all of its row; give each source a row of its own"
+        )
     if cache is None:
         return memory
     if cache.memory is None:

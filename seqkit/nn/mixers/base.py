@@ -27,8 +27,9 @@ class Mixer(nn.Module, ABC):
     """Mixes the tokens of a sequence, between norm and residual of a block. Built as `(dim, num_heads) -> Mixer`.
 
     num_heads, head_dim: heads, and the channels of each. supports: the features that it supports; a backbone refuses
-    any other when it is built. needs_mask, needs_adjacency: as in `AttentionMechanism`. carries_state: True: it runs
-    over the columns in order (`StateMixer`), so it knows their order and takes no positions.
+    any other when it is built. needs_mask, needs_adjacency: as in `AttentionMechanism`. needs_rows: True: packed
+    sequences come as rows of their own, beside a mask. carries_state: True: it runs over the columns in order
+    (`StateMixer`), so it knows their order and takes no positions.
     """
 
     num_heads: int
@@ -36,6 +37,7 @@ class Mixer(nn.Module, ABC):
     supports: AttentionFeature
     needs_mask: bool = True
     needs_adjacency: bool = False
+    needs_rows: bool = False
     carries_state: ClassVar[bool] = False
 
     @abstractmethod
@@ -94,8 +96,7 @@ class StateMixer(Mixer):
         self, x: Tensor, context: AttentionContext, cache: LayerCache | None = None
     ) -> Tensor:
         if context.segments is not None:
-            rows = context.segments
-            return rows.join(self.mix(rows.split(x), rows.valid))
+            return context.segments.map(lambda rows: self.mix(rows.split(x), rows.valid))
         valid = context.query_valid
         if valid is not None:  # a norm's bias would make padding an input
             x = zero_padded(x, valid)
