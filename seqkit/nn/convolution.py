@@ -15,6 +15,10 @@ from torch import Tensor, nn
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.checks import check_at_least
+from seqkit.nn.precision import float32_or_more
+
+BLOCK = 2**18
+"""Numbers of x of which a CPU takes the gradients at once: what is computed of them stays in its cache."""
 
 
 class CausalConvolution(nn.Module):
@@ -109,10 +113,16 @@ class _Convolve(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         (g,) = gradients
-        gradient = g * weight[0]
-        by_offset = [(g * x).sum(dim=(0, 1))]
-        for i in range(1, min(len(weight), x.shape[1])):
-            gradient[:, :-i].addcmul_(g[:, i:], weight[i])
-            by_offset.append((g[:, i:] * x[:, :-i]).sum(dim=(0, 1)))
-        to_weight = F.pad(torch.stack(by_offset), [0, 0, 0, len(weight) - len(by_offset)])
-        return gradient, rearrange(to_weight, "k d -> k 1 d")
+        size = len(x)
+        if x.device.type == "cpu":
+            size = max(BLOCK // (x.shape[1] * x.shape[2]), 1)
+        to_x = []
+        to_weight = torch.zeros_like(weight, dtype=float32_or_more(weight.dtype))
+        for g_, x_ in zip(g.split(size), x.split(size)):
+            gradient = g_ * weight[0]
+            to_weight[0] += (g_ * x_).sum(dim=(0, 1))
+            for i in range(1, min(len(weight), x.shape[1])):
+                gradient[:, :-i].addcmul_(g_[:, i:], weight[i])
+                to_weight[i] += (g_[:, i:] * x_[:, :-i]).sum(dim=(0, 1))
+            to_x.append(gradient)
+        return torch.cat(to_x), to_weight.to(weight.dtype)

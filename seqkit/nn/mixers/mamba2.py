@@ -122,7 +122,8 @@ class Mamba2Mixer(StateMixer):
         y = rearrange(y, "b (g r) n e -> b n g (r e)", g=self.num_groups)
         gated = y * F.silu(rearrange(z, "b n (g w) -> b n g w", g=self.num_groups))
         normed = F.rms_norm(gated, gated.shape[-1:], eps=1e-5)
-        return self.out_proj(rearrange(normed, "b n g w -> b n (g w)") * self.norm_weight), last
+        scaled = rearrange(normed, "b n g w -> b n (g w)") * self.norm_weight
+        return self.out_proj(scaled.to(z.dtype)), last
 
     def _by_head(self, x: Tensor) -> Tensor:
         """B or C [b gr n s] from [b n gs]."""

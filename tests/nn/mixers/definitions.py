@@ -58,3 +58,16 @@ def state_bytes(mixer, n):
     """Bytes of the state after n tokens."""
     _, state = mixer.step(torch.randn(1, n, mixer.dim, dtype=torch.float64), None, None)
     return sum(t.numel() * t.element_size() for t in state)
+
+
+@torch.no_grad()
+def assert_half_precision(mixer, x):
+    """In bfloat16, of weights or by autocast, outputs are those of float64 to three digits, and states are float32."""
+    exact = mixer.mix(x, None)
+    mixer.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        automatic = mixer.step(x.float(), None, None)
+    for y, (_, state) in (automatic, mixer.bfloat16().step(x.bfloat16(), None, None)):
+        assert y.dtype == torch.bfloat16
+        assert state.dtype == torch.float32
+        assert 0 < (y - exact).norm() < 0.03 * exact.norm()

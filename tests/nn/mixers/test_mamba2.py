@@ -5,7 +5,14 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from nn.mixers.definitions import assert_continues, assert_is, perturbed, sequences, state_bytes
+from nn.mixers.definitions import (
+    assert_continues,
+    assert_half_precision,
+    assert_is,
+    perturbed,
+    sequences,
+    state_bytes,
+)
 from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
@@ -66,6 +73,10 @@ def test_ragged_sequences_in_parts_are_each_by_itself(settings):
 def test_the_state_does_not_grow():
     mixer = mixer_of({})
     assert state_bytes(mixer, 1) == state_bytes(mixer, 200)
+
+
+def test_half_precision_leaves_the_state_in_float32():
+    assert_half_precision(Mamba2Mixer(32, 4).double(), sequences(32, 70))
 
 
 def test_sizes_are_the_papers():
