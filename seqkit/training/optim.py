@@ -9,7 +9,7 @@ import copy
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,14 +17,10 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from seqkit.errors import UsageError
-from seqkit.nn.position.base import RelativePosition
-from seqkit.nn.position.bias import EdgeBias
 from seqkit.training import muon
+from seqkit.training.widths import input_widths, matrices
 
 log = logging.getLogger("seqkit")
-
-TABLES = (nn.Embedding, RelativePosition, EdgeBias)
-"""Modules of a backbone whose parameters are looked up: no matrix multiplies by them."""
 
 BELOW = ("input_norm", "positions", "edge_biases")
 """Components of a backbone that its first block takes its input from, or attends by; those of other names follow."""
@@ -44,6 +40,10 @@ class AdamW(OptimizerFactory):
     Only matrices decay (embedding tables among them), not biases and norms.
     layer_decay: factor on the learning rate from each block to the one below it, for fine-tuning (Clark et al. 2020,
     appendix B): the head trains with `lr`, block i of n with lr · layer_decay^(n + 1 - i), the embedder as block 0.
+    base_width: width at which `lr` was chosen, so that it serves at other widths (Yang et al. 2022, table 3: μP for
+    Adam, but initial weights stay as they are): the matrices of backbone and head train with lr · base_width / width,
+    all else with `lr`. Their weight decay is divided by the same factor, so that a step shrinks them as much at each
+    width (Dey et al. 2025, CompleteP).
     """
 
     def __init__(
@@ -53,7 +53,10 @@ class AdamW(OptimizerFactory):
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.1,
         layer_decay: float | None = None,
+        base_width: int | None = None,
     ):
+        if base_width is not None and base_width < 1:
+            raise ValueError(f"base_width={base_width} is the width of a model; make it 1 or more")
         if layer_decay is not None and not 0 < layer_decay <= 1:
             raise ValueError(
                 f"layer_decay={layer_decay} is a factor; make it above 0 and at most 1"
@@ -62,34 +65,53 @@ class AdamW(OptimizerFactory):
         self.betas = betas
         self.weight_decay = weight_decay
         self.layer_decay = layer_decay
+        self.base_width = base_width
         # torch refuses wrong numbers now, before data is read
         self.build_for([nn.Parameter(torch.ones(1, 1))])
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether rates depend on where in a model a parameter is."""
+        return self.layer_decay is not None or self.base_width is not None
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Optimizer with two groups, with decay and without; with `layer_decay`, two for each block.
 
-        Raises UsageError for `layer_decay` and a model without blocks.
+        `base_width` makes groups of their own for matrices of each other width.
+        Raises UsageError for `layer_decay` and a model without blocks, and for `base_width` as `input_widths`.
         """
+        factors = {}
+        if self.base_width is not None:
+            factors = {p: self.base_width / width for p, width in input_widths(model).items()}
         if self.layer_decay is None:
-            return self.build_for(_trainable(model))
+            return self._of(self._groups(_trainable(model), self.lr, factors))
         by_name = depths(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         last = max(by_name.values())
         groups = []
         for depth in sorted(set(by_name.values()), reverse=True):
             own = [p for name, p in named if by_name[name] == depth]
-            groups += self._groups(own, self.lr * self.layer_decay ** (last - depth))
+            groups += self._groups(own, self.lr * self.layer_decay ** (last - depth), factors)
         return self._of(groups)
 
     def build_for(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        """Optimizer of a list of parameters."""
-        return self._of(self._groups(parameters, self.lr))
+        """Optimizer of a list of parameters, which says nothing of blocks or widths."""
+        return self._of(self._groups(parameters, self.lr, {}))
 
-    def _groups(self, parameters: list[nn.Parameter], lr: float) -> list[dict[str, Any]]:
-        matrices = [p for p in parameters if p.ndim >= 2]
-        others = [p for p in parameters if p.ndim < 2]
-        decays = ((matrices, self.weight_decay), (others, 0.0))
-        return [{"params": own, "lr": lr, "weight_decay": x} for own, x in decays if own]
+    def _groups(
+        self, parameters: list[nn.Parameter], lr: float, factors: Mapping[nn.Parameter, float]
+    ) -> list[dict[str, Any]]:
+        groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
+        for p in sorted(parameters, key=lambda p: p.ndim < 2):  # those that decay are first
+            groups.setdefault((p.ndim >= 2, factors.get(p, 1.0)), []).append(p)
+        return [
+            {
+                "params": own,
+                "lr": lr * factor,
+                "weight_decay": self.weight_decay / factor if decays else 0.0,
+            }
+            for (decays, factor), own in groups.items()
+        ]
 
     def _of(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         return torch.optim.AdamW(
@@ -115,9 +137,9 @@ class Muon(OptimizerFactory):
         adamw: AdamW | None = None,
     ):
         self.adamw = AdamW(lr) if adamw is None else adamw
-        if not isinstance(self.adamw, AdamW) or self.adamw.layer_decay is not None:
+        if not isinstance(self.adamw, AdamW) or self.adamw.needs_model:
             raise ValueError(
-                "adamw is not seqkit's AdamW, or has a layer_decay, and Muon trains the blocks"
+                "adamw is not seqkit's AdamW, or has a layer_decay or base_width, and Muon trains the blocks"
             )
         self.lr = lr
         self.momentum = momentum
@@ -129,24 +151,19 @@ class Muon(OptimizerFactory):
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Both optimizers as one. Raises ValueError if the backbone has no matrix."""
         backbone = getattr(model, "backbone", model)
-        # its parameters are a vector for each head; its import takes as long as torch's
-        from seqkit.nn.attention.additive import AdditiveAttention
-
-        kinds = (*TABLES, AdditiveAttention)
-        tables = {id(p) for m in backbone.modules() if isinstance(m, kinds) for p in m.parameters()}
-        matrices = [p for p in _trainable(backbone) if p.ndim == 2 and id(p) not in tables]
-        if not matrices:
+        own = [p for p in matrices(backbone) if p.requires_grad]
+        if not own:
             if _trainable(backbone):
                 raise ValueError("Muon found no matrix in the backbone; use AdamW")
             return self.adamw.build_for(_trainable(model))  # the backbone is frozen
-        taken = set(map(id, matrices))
-        rest = [p for p in _trainable(model) if id(p) not in taken]
+        taken = set(own)
+        rest = [p for p in _trainable(model) if p not in taken]
         others = {"adamw": self.adamw.build_for(rest)} if rest else {}
-        return CombinedOptimizer({"muon": self._of(matrices), **others})
+        return CombinedOptimizer({"muon": self._of(own), **others})
 
-    def _of(self, matrices: list[nn.Parameter]) -> torch.optim.Optimizer:
+    def _of(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         return muon.Muon(
-            matrices,
+            parameters,
             lr=self.lr,
             momentum=self.momentum,
             weight_decay=self.weight_decay,
