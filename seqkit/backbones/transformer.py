@@ -36,14 +36,14 @@ class ContextKind:
     """Properties of a layer that its attention context depends on; layers of one kind share a context.
 
     position: index into the backbone's positions; None: the layer has none. needs_mask, num_heads, head_dim: as in its
-    attention layer. has_cross_attention: whether it also attends to a memory.
+    mixer. cross_needs_mask: needs_mask of its cross-attention, whose mechanism may be another; None: it has none.
     """
 
     position: int | None
     needs_mask: bool
     num_heads: int
     head_dim: int
-    has_cross_attention: bool
+    cross_needs_mask: bool | None
 
 
 TOKENWISE = {
@@ -286,8 +286,10 @@ class Transformer(Backbone):
                 needs_mask=kind.needs_mask,
             )
             cross = None
-            if memory is not None and kind.has_cross_attention:
-                cross = cross_attention_context(embedded.valid, memory, needs_mask=kind.needs_mask)
+            if memory is not None and kind.cross_needs_mask is not None:
+                cross = cross_attention_context(
+                    embedded.valid, memory, needs_mask=kind.cross_needs_mask
+                )
                 cross = replace(cross, packing=packing)
             found[kind] = replace(context, cross=cross, packing=packing)
         return found
@@ -406,7 +408,7 @@ def _kind(
         attention.needs_mask,
         attention.num_heads,
         attention.head_dim,
-        block.has_cross_attention,
+        block.cross_attention.needs_mask if block.has_cross_attention else None,
     )
 
 

@@ -24,6 +24,7 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import NoPosition, Sinusoidal, default_position
 from seqkit.nn.position.rotary import Rotary
+from seqkit.registry import components
 
 DIM = 12
 ADDITIVE = partial(MultiHeadAttention, mechanism=AdditiveAttention)
@@ -45,6 +46,11 @@ def decoder(**settings):
     )
 
 
+def pair_of(mixer):
+    """Of mixers alone, and beside attention; each decoder's block also attends to the memory."""
+    return EncoderDecoder(encoder(mixer=mixer), decoder(mixer=[mixer, None]))
+
+
 PAIRS = {
     "Transformer + Transformer": lambda: EncoderDecoder(encoder(), decoder()),
     "rotary": lambda: EncoderDecoder(encoder(position=Rotary()), decoder(position=Rotary())),
@@ -58,6 +64,9 @@ PAIRS = {
     "LSTM + 2 LSTM": lambda: EncoderDecoder(LSTM(DIM, 1), RNNDecoder(DIM, 2, cell="LSTM")),
     "GRU + Transformer": lambda: EncoderDecoder(GRU(DIM, 1), decoder()),
     "Transformer + GRU": lambda: EncoderDecoder(encoder(), RNNDecoder(DIM, attention=ADDITIVE)),
+} | {
+    f"mixers, {name}": partial(pair_of, component.load())
+    for name, component in components("mixer").items()
 }
 
 
