@@ -17,10 +17,20 @@ from torch import nn
 from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenBatch, TokenSpec
 from seqkit.model import Model
+from seqkit.nn.attention.kv_cache import StateCache
 from seqkit.nn.block import ParallelBlock, PostNormBlock, PreNormBlock
+from seqkit.nn.mixers import base
+from seqkit.nn.mixers.base import StateMixer
 from seqkit.objectives import Regress
 from seqkit.registry import components, find
-from seqkit.testing import EmbeddedBackbone, check_backbone, check_embedded_backbone, synthetic
+from seqkit.testing import (
+    BrokenLawsError,
+    EmbeddedBackbone,
+    check_backbone,
+    check_embedded_backbone,
+    synthetic,
+)
+from seqkit.testing import check as check_any
 
 laws = sys.modules["seqkit.testing.laws"]
 ATTENTION = "MultiHeadAttention"
@@ -226,3 +236,174 @@ def test_a_pattern_that_does_not_divide_the_depth_is_refused(count, depth):
     said = f"mixer is a list of {count}, which does not divide depth={depth}"
     with pytest.raises(ValueError, match=said):
         Transformer(DIM, depth, num_heads=HEADS, mixer=[None] * count)
+
+
+# ── planted faults ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def state_over_a_border(patch):
+    """Packed sequences are one row to the mixer."""
+    forward = StateMixer.forward
+    patch.setattr(
+        StateMixer,
+        "forward",
+        lambda self, x, context, cache=None: forward(
+            self, x, replace(context, segments=None), cache
+        ),
+    )
+
+
+def convolution_tail_over_a_border(patch):
+    """The state begins anew in each sequence, and a convolution before it does not."""
+    forward = StateMixer.forward
+
+    def leaking(self, x, context, cache=None):
+        y = forward(self, x, context, cache)
+        if context.segments is None:
+            return y
+        own = forward(self, convolved(x), context, cache)
+        rows = context.segments
+        apart = rows.join(convolved(rows.split(x)))
+        return y + own - forward(self, apart, context, cache)
+
+    patch.setattr(StateMixer, "forward", leaking)
+
+
+def convolved(x):
+    return x + nn.functional.pad(x, [0, 0, 1, 0])[:, :-1]
+
+
+def decay_in_padding(patch):
+    """The columns behind a shorter prompt count as tokens: a state decays there, as with a dt that is not 0."""
+    for cls in {type(mixer_of(name)) for name in CARRY_STATE}:
+        step = cls.step
+        patch.setattr(
+            cls, "step", lambda self, x, valid, state, step=step: step(self, x, None, state)
+        )
+
+
+def cache_of_another_layer(patch):
+    made = Transformer.init_cache
+
+    def wrong(self, max_tokens):
+        cache = made(self, max_tokens)
+        cache.layers[1] = cache.layers[0]
+        return cache
+
+    patch.setattr(Transformer, "init_cache", wrong)
+
+
+def reorder_forgets_the_state(patch):
+    patch.setattr(StateCache, "reorder", lambda self, rows: None)
+
+
+def backwards_from_the_padding(patch):
+    patch.setattr(base, "reversed_rows", lambda x, valid: x.flip(1))
+
+
+def second_chunk_without_the_state(patch):
+    """As once in Jamba: a chunk of several tokens begins anew."""
+    for cls in {type(mixer_of(name)) for name in CARRY_STATE}:
+        step = cls.step
+
+        def anew(self, x, valid, state, step=step):
+            return step(self, x, valid, state if x.shape[1] == 1 else None)
+
+        patch.setattr(cls, "step", anew)
+
+
+def mixer_of(name):
+    return find("mixer", name).load()(DIM, HEADS)
+
+
+FAULTS = {
+    state_over_a_border: ("packed_equals_separate", True),
+    convolution_tail_over_a_border: ("packed_equals_separate", True),
+    decay_in_padding: ("step_by_step_equals_at_once", True),
+    cache_of_another_layer: ("step_by_step_equals_at_once", True),
+    reorder_forgets_the_state: ("reorder_keeps_the_rows", True),
+    backwards_from_the_padding: ("padding_changes_nothing", False),
+    second_chunk_without_the_state: ("step_by_step_equals_at_once", True),
+}
+"""Each with the law that names it, and whether the stack is causal."""
+
+
+def broken_laws(name, law, causal):
+    """Names of the laws that a stack of two layers breaks, that law alone being checked."""
+    try:
+        check_backbone(
+            lambda dim, causal: stack([name] * 2, causal, dim),
+            causal=[causal],
+            kinds=["text"],
+            only=[law],
+        )
+    except BrokenLawsError as error:
+        return [fault.law for fault in error.checked.broken]
+    return []
+
+
+CELLS = ("GRU", "LSTM", "RNN")
+"""Mixers whose state leaves zero where inputs are zero, so that it matters whether they begin at the padding."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        pytest.param(fault, name, id=f"{fault.__name__}-{name}")
+        for fault in FAULTS
+        for name in (CELLS if fault is backwards_from_the_padding else CARRY_STATE)
+    ],
+)
+def test_a_law_names_a_fault_of_a_mixer(fault, name, monkeypatch):
+    law, causal = FAULTS[fault]
+    assert broken_laws(name, law, causal) == []
+    with monkeypatch.context() as patch:
+        fault(patch)
+        assert broken_laws(name, law, causal) == [law]
+
+
+# ── a mixer of one's own ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class RunningSum(StateMixer):
+    """Sound: padding adds zero."""
+
+    def __init__(self, dim, num_heads=1):
+        super().__init__(dim, num_heads)
+        self.out_proj = nn.Linear(dim, dim)
+
+    def step(self, x, valid, state):
+        total = x.cumsum(dim=1) + (0 if state is None else state[:, None])
+        return self.out_proj(total / 9), total[:, -1]
+
+
+class Forgetful(RunningSum):
+    """Its state is that of the last column, padding or not."""
+
+    def step(self, x, valid, state):
+        y, _ = super().step(x, valid, state)
+        return y, x[:, -1]
+
+
+class Ahead(RunningSum):
+    """All tokens at once see the next one."""
+
+    def mix(self, x, valid):
+        return super().mix(x, valid) + nn.functional.pad(x, [0, 0, 0, 1])[:, 1:]
+
+
+@pytest.mark.parametrize(
+    ("cls", "broken"),
+    [
+        (RunningSum, set()),
+        (Forgetful, {"step_by_step_equals_at_once", "step_by_step_goes_on"}),
+        (Ahead, {"no_token_attends_to_the_future", "step_by_step_equals_at_once"}),
+    ],
+)
+def test_a_mixer_of_ones_own_is_checked_by_its_class(cls, broken):
+    try:
+        checked = check_any(cls, quick=True)
+    except BrokenLawsError as error:
+        checked = error.checked
+    assert broken <= {fault.law for fault in checked.broken}
+    assert bool(checked.broken) == bool(broken)
