@@ -37,7 +37,7 @@ class ContextKind:
     """Properties of a layer that its attention context depends on; layers of one kind share a context.
 
     position: index into the backbone's positions; None: the layer has none. needs_mask, needs_rows, num_heads,
-    head_dim: as in its attention layer. has_cross_attention: whether it also attends to a memory.
+    head_dim: as in its mixer. cross_needs_mask: needs_mask of its cross-attention, whose mechanism may be another; None: it has none.
     """
 
     position: int | None
@@ -45,7 +45,7 @@ class ContextKind:
     needs_rows: bool
     num_heads: int
     head_dim: int
-    has_cross_attention: bool
+    cross_needs_mask: bool | None
 
 
 TOKENWISE = {
@@ -294,8 +294,10 @@ class Transformer(Backbone):
                 needs_mask=kind.needs_mask,
             )
             cross = None
-            if memory is not None and kind.has_cross_attention:
-                cross = cross_attention_context(embedded.valid, memory, needs_mask=kind.needs_mask)
+            if memory is not None and kind.cross_needs_mask is not None:
+                cross = cross_attention_context(
+                    embedded.valid, memory, needs_mask=kind.cross_needs_mask
+                )
                 cross = replace(cross, packing=packing)
             found[kind] = replace(context, cross=cross, packing=packing)
             if kind.needs_rows and embedded.segments is not None:
@@ -418,7 +420,7 @@ def _kind(
         attention.needs_rows,
         attention.num_heads,
         attention.head_dim,
-        block.has_cross_attention,
+        block.cross_attention.needs_mask if block.has_cross_attention else None,
     )
 
 

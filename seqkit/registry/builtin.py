@@ -170,7 +170,6 @@ from seqkit.nn.mixers.mlstm
   MLSTM | xLSTM's matrix memory with exponential gates | recall over long sequences; generation at constant cost
 from seqkit.nn.mixers.rg_lru
   RGLRU | a convolution and a gated linear recurrent unit | hybrids as Griffin
-  MLSTM | xLSTM's matrix memory, in chunks of tokens | recall; generation at constant cost
 from seqkit.nn.mixers.slstm
   SLSTM | xLSTM's LSTM, token by token: no chunks | counts and states, where time is no matter
 == mechanism

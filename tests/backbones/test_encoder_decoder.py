@@ -25,6 +25,7 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import NoPosition, Sinusoidal, default_position
 from seqkit.nn.position.rotary import Rotary
+from seqkit.registry import components
 
 DIM = 12
 ADDITIVE = partial(MultiHeadAttention, mechanism=AdditiveAttention)
@@ -46,6 +47,11 @@ def decoder(**settings):
     )
 
 
+def pair_of(mixer):
+    """Of mixers alone, and beside attention; each decoder's block also attends to the memory."""
+    return EncoderDecoder(encoder(mixer=mixer), decoder(mixer=[mixer, None]))
+
+
 PAIRS = {
     "Transformer + Transformer": lambda: EncoderDecoder(encoder(), decoder()),
     "rotary": lambda: EncoderDecoder(encoder(position=Rotary()), decoder(position=Rotary())),
@@ -62,6 +68,9 @@ PAIRS = {
         GRU(DIM, 1), AttentionDecoder(TCN(DIM, 1, causal=True), num_heads=3)
     ),
     "Transformer + GRU": lambda: EncoderDecoder(encoder(), RNNDecoder(DIM, attention=ADDITIVE)),
+} | {
+    f"mixers, {name}": partial(pair_of, component.load())
+    for name, component in components("mixer").items()
 }
 
 
