@@ -37,7 +37,8 @@ class ContextKind:
     """Properties of a layer that its attention context depends on; layers of one kind share a context.
 
     position: index into the backbone's positions; None: the layer has none. needs_mask, needs_rows, num_heads,
-    head_dim: as in its mixer. cross_needs_mask: needs_mask of its cross-attention, whose mechanism may be another; None: it has none.
+    head_dim: as in its mixer. cross_needs_mask: needs_mask of its cross-attention, whose mechanism may be another;
+    None: it has none.
     """
 
     position: int | None
