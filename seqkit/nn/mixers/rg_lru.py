@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.nn.convolution import CausalConvolution, inputs_before_next
+from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.linear_scan import linear_scan, linear_scan_flops
 from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.padding import zero_padded
@@ -54,10 +54,9 @@ class RealGatedRecurrence(nn.Module):
         self, x: Tensor, valid: Tensor | None, state: RGLRUState | None
     ) -> tuple[Tensor, RGLRUState]:
         """States h [b n e] of x [b n e] after a state, and the state after each last real token."""
-        past = self.convolution.kernel_size - 1
-        tail, hidden = state or (x.new_zeros(x.shape[0], past, x.shape[2]), None)
-        joined = torch.cat([tail.to(x.dtype), x], dim=1)
-        u = self.convolution(joined)[:, past:] + self.convolution_bias
+        tail, hidden = state or (None, None)
+        convolved, tail = self.convolution.step(x, valid, tail)
+        u = convolved + self.convolution_bias
         r, i = self._gates(u)
         log_decay = SHARPNESS * F.logsigmoid(self.Lambda.to(r.dtype)) * r
         inputs = (-torch.expm1(2 * log_decay)).clamp(min=SMALLEST).sqrt() * i * u
@@ -65,7 +64,7 @@ class RealGatedRecurrence(nn.Module):
             log_decay = zero_padded(log_decay, valid)
             inputs = zero_padded(inputs, valid)
         h, hidden = linear_scan(log_decay.exp(), inputs, hidden)
-        return h.to(x.dtype), (inputs_before_next(joined, past, valid), hidden)
+        return h.to(x.dtype), (tail, hidden)
 
     def _gates(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """r and i [b n e], in float32 or more: decays near 1 need the digits."""

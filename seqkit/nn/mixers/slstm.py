@@ -14,7 +14,7 @@ from einops import rearrange
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from seqkit.nn.convolution import CausalConvolution, inputs_before_next
+from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.mixers.mlstm import HeadNorm, check_heads
 from seqkit.nn.precision import float32_or_more, no_autocast
@@ -62,16 +62,13 @@ class SLSTM(StateMixer):
     def step(
         self, x: Tensor, valid: Tensor | None, state: tuple[Tensor, ...] | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        past = self.convolution.kernel_size - 1
-        if state is None:
-            tail = x.new_zeros(x.shape[0], past, self.dim)
-            memory = None
-        else:
+        tail = memory = None
+        if state is not None:
             tail = state[0]
             hidden, cell, m = (rearrange(t, "b ... h c -> ... h b c") for t in state[1:])
             memory = (hidden, cell, m)
-        joined = torch.cat([tail, x], dim=1)
-        convolved = F.silu(self.convolution(joined)[:, past:] + self.convolution_bias)
+        convolved, tail = self.convolution.step(x, valid, tail)
+        convolved = F.silu(convolved + self.convolution_bias)
         gates = self._gates(convolved, x, valid)
         hiddens, cell, m = slstm(gates, self.recurrent_weight, memory)
         y = self.norm(rearrange(hiddens[:, 1:], "h n b c -> b n (h c)").to(x.dtype))
@@ -80,7 +77,7 @@ class SLSTM(StateMixer):
         else:
             hidden = hiddens[:, valid.sum(dim=1), torch.arange(len(x), device=x.device)]
         after = (rearrange(t, "... h b c -> b ... h c") for t in (hidden, cell, m))
-        return y, (inputs_before_next(joined, past, valid), *after)
+        return y, (tail, *after)
 
     def _gates(self, convolved: Tensor, x: Tensor, valid: Tensor | None) -> Tensor:
         """What the gates get from the tokens, before their activations [h n b g]."""
