@@ -55,8 +55,7 @@ class AdamW(OptimizerFactory):
         layer_decay: float | None = None,
         base_width: int | None = None,
     ):
-        if base_width is not None and base_width < 1:
-            raise ValueError(f"base_width={base_width} is the width of a model; make it 1 or more")
+        check_width(base_width)
         if layer_decay is not None and not 0 < layer_decay <= 1:
             raise ValueError(
                 f"layer_decay={layer_decay} is a factor; make it above 0 and at most 1"
@@ -80,11 +79,9 @@ class AdamW(OptimizerFactory):
         `base_width` makes groups of their own for matrices of each other width.
         Raises UsageError for `layer_decay` and a model without blocks, and for `base_width` as `input_widths`.
         """
-        factors = {}
-        if self.base_width is not None:
-            factors = {p: self.base_width / width for p, width in input_widths(model).items()}
+        factors = rate_factors(model, self.base_width)
         if self.layer_decay is None:
-            return self._of(self._groups(_trainable(model), self.lr, factors))
+            return self.build_for(_trainable(model), factors)
         by_name = depths(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         last = max(by_name.values())
@@ -94,9 +91,11 @@ class AdamW(OptimizerFactory):
             groups += self._groups(own, self.lr * self.layer_decay ** (last - depth), factors)
         return self._of(groups)
 
-    def build_for(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        """Optimizer of a list of parameters, which says nothing of blocks or widths."""
-        return self._of(self._groups(parameters, self.lr, {}))
+    def build_for(
+        self, parameters: list[nn.Parameter], factors: Mapping[nn.Parameter, float] | None = None
+    ) -> torch.optim.Optimizer:
+        """Optimizer of a list of parameters. factors: on their rates (`rate_factors`); None: all are 1."""
+        return self._of(self._groups(parameters, self.lr, factors or {}))
 
     def _groups(
         self, parameters: list[nn.Parameter], lr: float, factors: Mapping[nn.Parameter, float]
@@ -125,6 +124,8 @@ class Muon(OptimizerFactory):
     It is `torch.optim.Muon`, but in float32 on a CPU (`seqkit.training.muon`).
     lr: of Muon, whose updates have the size that AdamW's would (its `match_rms_adamw`). adamw: for the rest.
     ns_steps: Newton-Schulz iterations that make an update nearly orthogonal; fewer are faster and less exact.
+    base_width: as of `AdamW`, for the head; the factor of Muon's own rate is sqrt(base_width / width), since the norm
+    of its updates as linear maps grows with sqrt(width), that of AdamW's with the width (Yang et al. 2023).
     """
 
     def __init__(
@@ -135,35 +136,51 @@ class Muon(OptimizerFactory):
         weight_decay: float = 0.1,
         ns_steps: int = 5,
         adamw: AdamW | None = None,
+        base_width: int | None = None,
     ):
+        check_width(base_width)
         self.adamw = AdamW(lr) if adamw is None else adamw
         if not isinstance(self.adamw, AdamW) or self.adamw.needs_model:
             raise ValueError(
-                "adamw is not seqkit's AdamW, or has a layer_decay or base_width, and Muon trains the blocks"
+                "adamw is not seqkit's AdamW, or has a layer_decay, and Muon trains the blocks, or a base_width, which "
+                "is Muon's own"
             )
         self.lr = lr
         self.momentum = momentum
         self.weight_decay = weight_decay
         self.ns_steps = ns_steps
+        self.base_width = base_width
         # torch refuses wrong numbers now, before data is read
-        self._of([nn.Parameter(torch.ones(1, 1))])
+        self._of([nn.Parameter(torch.ones(1, 1))], {})
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Both optimizers as one. Raises ValueError if the backbone has no matrix."""
+        """Both optimizers as one.
+
+        Raises ValueError if the backbone has no matrix, and UsageError for `base_width` as `input_widths`.
+        """
         backbone = getattr(model, "backbone", model)
+        factors = rate_factors(model, self.base_width)
         own = [p for p in matrices(backbone) if p.requires_grad]
         if not own:
             if _trainable(backbone):
                 raise ValueError("Muon found no matrix in the backbone; use AdamW")
-            return self.adamw.build_for(_trainable(model))  # the backbone is frozen
+            return self.adamw.build_for(_trainable(model), factors)  # the backbone is frozen
         taken = set(own)
         rest = [p for p in _trainable(model) if p not in taken]
-        others = {"adamw": self.adamw.build_for(rest)} if rest else {}
-        return CombinedOptimizer({"muon": self._of(own), **others})
+        others = {"adamw": self.adamw.build_for(rest, factors)} if rest else {}
+        return CombinedOptimizer({"muon": self._of(own, factors), **others})
 
-    def _of(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    def _of(
+        self, parameters: list[nn.Parameter], factors: Mapping[nn.Parameter, float]
+    ) -> torch.optim.Optimizer:
+        groups: dict[float, list[nn.Parameter]] = {}
+        for p in parameters:
+            groups.setdefault(math.sqrt(factors.get(p, 1.0)), []).append(p)
         return muon.Muon(
-            parameters,
+            [
+                {"params": own, "lr": self.lr * x, "weight_decay": self.weight_decay / x}
+                for x, own in groups.items()
+            ],
             lr=self.lr,
             momentum=self.momentum,
             weight_decay=self.weight_decay,
@@ -187,6 +204,19 @@ class TorchOptimizer(OptimizerFactory):
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return self.cls(_trainable(model), **self.arguments)
+
+
+def check_width(base_width: int | None) -> None:
+    """Raise ValueError for a width below 1."""
+    if base_width is not None and base_width < 1:
+        raise ValueError(f"base_width={base_width} is the width of a model; make it 1 or more")
+
+
+def rate_factors(model: nn.Module, base_width: int | None) -> dict[nn.Parameter, float]:
+    """Factor base_width / width of AdamW's rate, by matrix; of other parameters it is 1. None: of all."""
+    if base_width is None:
+        return {}
+    return {p: base_width / width for p, width in input_widths(model).items()}
 
 
 def depths(model: nn.Module) -> dict[str, int]:

@@ -414,7 +414,7 @@ def test_negative_warm_up_is_refused():
         (Muon, {"momentum": -0.1}, "momentum should be"),
         (Muon, {"adamw": TorchOptimizer(torch.optim.SGD)}, "not seqkit's AdamW"),
         (Muon, {"adamw": AdamW(layer_decay=0.5)}, "has a layer_decay"),
-        (Muon, {"adamw": AdamW(base_width=16)}, "layer_decay or base_width"),
+        (Muon, {"adamw": AdamW(base_width=16)}, "base_width, which is Muon's own"),
         (Cosine, {"floor": 2}, "floor=2"),
         (Cosine, {"floor": -0.1}, "floor=-0.1"),
         (Cosine, {"floor": math.nan}, "floor=nan"),

@@ -17,7 +17,7 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.bias import T5Bias
 from seqkit.objectives import Masked, NextToken
-from seqkit.training.optim import AdamW
+from seqkit.training.optim import AdamW, Muon
 from seqkit.training.widths import input_widths
 
 BACKBONES = {
@@ -86,9 +86,20 @@ def test_scaled_matrices_have_a_smaller_rate_and_decay_as_much_a_step():
     assert found["backbone.blocks.1.mlp.down_proj.bias"] == (0.5, 0.0)
 
 
-def test_nothing_is_scaled_at_the_base_width():
+def test_muon_scales_its_matrices_by_the_root_and_the_head_as_adamw_does():
     m = model(Transformer(64, 2, causal=True))
-    factories = [AdamW(0.5), AdamW(0.5, base_width=64)]
+    factory = Muon(0.5, weight_decay=0.2, adamw=AdamW(0.25, weight_decay=0.1), base_width=16)
+    found = rates(factory.build(m), m)
+    assert found["backbone.blocks.1.mlp.down_proj.weight"] == (0.25, 0.4)
+    assert found["head.linear.weight"] == (0.0625, 0.4)
+    assert found["embedder.content.weight"] == (0.25, 0.1)
+    assert found["backbone.blocks.1.mlp.down_proj.bias"] == (0.25, 0.0)
+
+
+@pytest.mark.parametrize("kind", [AdamW, Muon])
+def test_nothing_is_scaled_at_the_base_width(kind):
+    m = model(Transformer(64, 2, causal=True))
+    factories = [kind(0.5), kind(0.5, base_width=64)]
     plain, based = (rates(factory.build(m), m) for factory in factories)
     assert plain == based
 
@@ -115,8 +126,9 @@ def test_a_tied_head_and_a_model_without_a_backbone_are_refused():
         AdamW(base_width=16).build(model(Transformer(64, 2, causal=True), tied=True))
     with pytest.raises(UsageError, match="leave it out"):
         AdamW(base_width=16).build(nn.Linear(3, 5))
-    with pytest.raises(ValueError, match="base_width=0"):
-        AdamW(base_width=0)
+    for kind in (AdamW, Muon):
+        with pytest.raises(ValueError, match="base_width=0"):
+            kind(base_width=0)
 
 
 GROWING = ("Transformer", "Mamba")
@@ -135,6 +147,14 @@ def test_activations_change_as_much_at_each_width_and_more_in_wide_models_withou
     assert 0.5 < growth < 2
     assert growth < growth_without
     assert growth_without > 2 or name not in GROWING
+
+
+def test_activations_under_muon_change_more_alike_with_its_root():
+    make = BACKBONES["Transformer"]
+    plain, based = Muon(2**-8), Muon(2**-8, base_width=16)
+    narrow = change(make, 16, based)
+    growth = change(make, 256, based) / narrow
+    assert 1 < growth < 1.5 < change(make, 256, plain) / narrow
 
 
 def change(make, width, factory):
