@@ -293,6 +293,8 @@ SEQUENCES = ("LSTM", "GRU", "RNN", "TCN", "S4D", "Mamba", "Transformer", *MIXERS
 SETTINGS: dict[str, dict[str, Any]] = {
     "Transformer": {"num_heads": 2, "position": "Rotary"},
     "TCN": {"depth": 4},
+    # the peers' blocks, so that only the mixer is another
+    **{name: {"block": {"zero_init": False, "mlp": {"activation": "GELU"}}} for name in MIXERS},
 }
 SHAKESPEARE = {"data.source": "tinyshakespeare"}
 RATES = {"LSTM": (0.01, 0.03), "GRU": (0.01, 0.03)}
