@@ -57,7 +57,7 @@ def without_replaced(node: Node, written: Written, complete: dict[str, Any]) -> 
 
 
 def _blocks(node: Node, value: Written) -> list[dict[str, Any]]:
-    """What is written for each block."""
+    """The written part of each block."""
     field = node.fields["block"]
     given = node.read(field, value.get("block"))
     return [dict(node.mapping(field.one, one) or {}) for one in _listed(given)]

@@ -77,7 +77,7 @@ def test_null_in_the_place_of_a_mixer_is_attention_again():
     [
         ((KEY, "[GRU, GRU, GRU]"), "mixer is a list of 3, which does not divide depth=2"),
         ((KEY, "[]"), "mixer is a list of 0"),
-        ((KEY, "[GRU, Mambo]"), "no mixer called 'Mambo'; did you mean Mamba?"),
+        ((KEY, "[GRU, Mambo]"), "no mixer called 'Mambo'; did you mean Mamba or Mamba2?"),
         ((KEY, "{type: Mamba, states: 8}"), "Mamba has no argument 'states'; did you mean num_st"),
         ((KEY, "7"), "mixer is 7; give the name of a mixer"),
         ((KEY, "GRU", f"{ATTENTION}.bias", "true"), "takes the place of block.attention"),

@@ -86,6 +86,7 @@ def test_a_mixer_keeps_the_laws_of_texts(name, causal):
 @EACH
 @CAUSAL
 @pytest.mark.parametrize("modality", ["image", "series", "fields", "joined"])
+@pytest.mark.slow
 def test_a_mixer_keeps_the_laws_of_other_tokens(name, causal, modality):
     """Patches with two positions each, numbers, fields and parts of an example."""
     assert "packed_equals_separate" in check([name] * 2, causal, modality)
@@ -163,6 +164,7 @@ def test_a_pair_of_mixers_keeps_the_laws(pair, causal):
 
 @pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.slow
 def test_attention_may_stand_anywhere_in_a_pattern_of_four(place, position):
     """A mixer a layer in turn, so that each is beside attention somewhere."""
     names = list(itertools.islice(itertools.cycle(CARRY_STATE), place, place + 4))
@@ -174,6 +176,7 @@ def test_attention_may_stand_anywhere_in_a_pattern_of_four(place, position):
 @EACH
 @CAUSAL
 @pytest.mark.parametrize("block", BLOCKS[1:], ids=lambda block: block.__name__)
+@pytest.mark.slow
 def test_a_mixer_stands_in_every_block(name, causal, block):
     check([name, ATTENTION], causal, block=block)
 
@@ -351,7 +354,12 @@ CELLS = ("GRU", "LSTM", "RNN")
 @pytest.mark.parametrize(
     ("fault", "name"),
     [
-        pytest.param(fault, name, id=f"{fault.__name__}-{name}")
+        pytest.param(
+            fault,
+            name,
+            marks=() if name in ("GRU", "GatedDeltaNet") else pytest.mark.slow,
+            id=f"{fault.__name__}-{name}",
+        )
         for fault in FAULTS
         for name in (CELLS if fault is backwards_from_the_padding else CARRY_STATE)
     ],
@@ -402,6 +410,7 @@ class Ahead(RunningSum):
         (Ahead, {"no_token_attends_to_the_future", "step_by_step_equals_at_once"}),
     ],
 )
+@pytest.mark.slow
 def test_a_mixer_of_ones_own_is_checked_by_its_class(cls, broken):
     try:
         checked = check_any(cls, quick=True)

@@ -45,10 +45,6 @@ class Mixer(nn.Module, ABC):
         """[b n d] from x [b n d]. cache: cache of this layer; None: there is none."""
 
     @abstractmethod
-    def for_cross_attention(self) -> Mixer:
-        """The layer with which a block of this mixer attends to a memory."""
-
-    @abstractmethod
     def init_cache(self, max_tokens: int) -> LayerCache:
         """An empty cache of one layer."""
 
@@ -103,11 +99,6 @@ class StateMixer(Mixer):
         kept = cast(StateCache, cache.self_attention)
         y, kept.states[0] = self.step(x, valid, kept.states[0])
         return y
-
-    def for_cross_attention(self) -> Mixer:
-        from seqkit.nn.attention.multi_head import MultiHeadAttention
-
-        return MultiHeadAttention(self.dim, self.num_heads).for_cross_attention()
 
     def init_cache(self, max_tokens: int) -> LayerCache:
         return LayerCache(StateCache(1))

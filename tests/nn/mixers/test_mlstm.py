@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
+from seqkit.nn.chunked_scan import CHUNK
 from seqkit.nn.mixers import mlstm as module
 from seqkit.nn.mixers.mlstm import GATE_CAP, MLSTM, mlstm
 
@@ -171,8 +172,8 @@ def test_torchs_counter_sees_its_products():
     with FlopCounterMode(display=False) as counter:
         MLSTM(d, h).mix(torch.randn(b, n, d), None)
     projections = 2 * b * n * d * (2 * h * c + 2 * d + 2 * h + d)
-    pairs = 2 * b * h * n * 64 * (c + e + 1)
-    # written into the states of two chunks, and read
+    pairs = 2 * b * h * n * CHUNK * (c + e + 1)
+    # written into the states of the chunks, and read
     states = 2 * 2 * b * h * n * c * (e + 1)
     assert counter.get_total_flops() == projections + pairs + states
 
