@@ -1,4 +1,4 @@
-"""Recurrent backbones: RNN, GRU and LSTM by torch's own layers, packed.
+"""Recurrent backbones: RNN, GRU and LSTM by torch's own layers.
 
 b batch · n tokens · d width
 """
@@ -16,7 +16,7 @@ from seqkit.nn.recurrence import RecurrentLayer, run_layers
 
 
 class _Recurrent(SequenceBackbone):
-    """torch's recurrent layers over packed sequences, so that padding neither counts nor costs.
+    """torch's recurrent layers over the real tokens of each sequence, one after the other.
 
     depth: number of layers. causal: True: left to right, all of the width; False: bidirectional, half of the width each
     way. residual: True: each layer is a branch behind a norm, as a Transformer's are, and a norm follows the last one

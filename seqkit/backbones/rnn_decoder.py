@@ -93,7 +93,7 @@ class RNNDecoder(Backbone):
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d], zero where padded.
 
-        Raises ValueError for adjacency, no source, an example without tokens, or packed targets with a cache.
+        Raises ValueError for adjacency, no source, or packed targets with a cache.
         """
         memory, given = checked(self, embedded, cache)
         if embedded.segments is not None:

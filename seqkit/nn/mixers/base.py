@@ -8,14 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, cast
 
-import torch
-from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature, check_supported
 from seqkit.nn.attention.kv_cache import LayerCache, StateCache
-from seqkit.nn.padding import zero_padded
+from seqkit.nn.padding import reversed_rows, zero_padded
 
 BESIDE = AttentionFeature.SEGMENTS | AttentionFeature.CROSS_ATTENTION
 ONE_DIRECTION = AttentionFeature.CAUSAL | AttentionFeature.CACHE | BESIDE
@@ -136,16 +134,3 @@ class BothDirections(StateMixer):
 
     def step(self, x: Tensor, valid: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         raise ValueError("two directions have no cache; build the backbone with causal=True")
-
-
-def reversed_rows(x: Tensor, valid: Tensor | None) -> Tensor:
-    """The real tokens of each row of x [b n …] in the other order; padding stays where it is."""
-    if valid is None:
-        return x.flip(1)
-    column = torch.arange(x.shape[1], device=x.device)
-    last = rearrange(valid.sum(dim=1), "b -> b 1") - 1
-    index = torch.where(column <= last, last - column, column)
-    row = torch.arange(
-        x.shape[0], device=x.device
-    )  # len(x) would be a constant of an exported graph
-    return x[row[:, None], index]

@@ -6,13 +6,11 @@ b batch · h heads · n tokens · d width · c channels of one head · g channel
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.mixers.base import StateMixer
@@ -25,8 +23,6 @@ Memory = tuple[Tensor, Tensor, Tensor]
 
 EMPTY = -1e30
 """Stabiliser of an empty memory: whatever is kept times exp of it is 0."""
-BLOCK = 32
-"""Tokens whose factors the backward pass computes at once: few enough for a CPU's cache."""
 
 
 class SLSTM(StateMixer):
@@ -114,7 +110,7 @@ def slstm(
     normaliser, and stabiliser, as in `Memory`, in float32, or float64 where `gates` are.
 
     c and n are kept times exp(-m), with m_t = max(log f_t + m_(t-1), log i_t), so no gate overflows, and n is 1 at
-    least. h does not depend on m, which therefore has no gradient. Gradients can be taken once.
+    least. h does not depend on m, which therefore has no gradient.
     Raises ValueError in `torch.export`.
     """
     check_not_exporting("an sLSTM", "an LSTM or GRU")
@@ -131,96 +127,17 @@ def _run(
     if memory is None:
         zero = torch.zeros_like(given[:, 0, :, : weight.shape[1]])
         memory = (zero, torch.stack([zero, zero + 1]), zero + EMPTY)
+    hidden, cell, m = memory
+    hiddens = [hidden]
     with no_autocast(gates):
-        hiddens: Tensor
-        hiddens, cell, m = _SLSTM.apply(given, weight, *memory)
-    return hiddens, cell, m
-
-
-class _SLSTM(torch.autograd.Function):
-    """By hand: a CPU takes two thirds of autograd's time, because what the steps back have in common is computed for
-    many tokens at once."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor, m: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        hiddens = [hidden]
-        cells = [cell]
-        kept = []
-        activations = []
-        for given in gates.unbind(1):
-            raw = torch.baddbmm(given, hidden, weight)
-            # [4 h b c], contiguous: exp and tanh of parts of rows take twice the time, and einops 5 µs a token
-            active = raw.unflatten(-1, (4, -1)).permute(2, 0, 1, 3).contiguous()
-            i, f, z, o = active.unbind(0)
+        for token in given.unbind(1):
+            raw = torch.baddbmm(token, hidden, weight)
+            log_input, f, z, o = raw.chunk(4, dim=-1)
             log_forget = F.logsigmoid(f) + m
-            m = torch.maximum(i, log_forget)
-            keep = log_forget.sub_(m).exp_()
-            i.sub_(m).exp_()
-            z.tanh_()
-            o.sigmoid_()
-            cell = keep * cell
-            cell[0].addcmul_(i, z)
-            cell[1].add_(i)
-            hidden = (o * cell[0]).div_(cell[1])
+            m = torch.maximum(log_input, log_forget).detach()
+            written = (log_input - m).exp()
+            added = torch.stack([written * z.tanh(), written])
+            cell = torch.addcmul(added, (log_forget - m).exp(), cell)
+            hidden = o.sigmoid() * cell[0] / cell[1]
             hiddens.append(hidden)
-            cells.append(cell)
-            kept.append(keep)
-            activations.append(active)
-        stacked = torch.stack(hiddens, dim=1)
-        ctx.save_for_backward(weight, stacked, *cells, *kept, *activations)
-        ctx.mark_non_differentiable(m)
-        return stacked, cell, m
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dhiddens: Tensor, dcell: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        weight, hiddens, *rest = ctx.saved_tensors
-        n = hiddens.shape[1] - 1
-        cells = rest[: n + 1]
-        kept = rest[n + 1 : 2 * n + 1]
-        activations = rest[2 * n + 1 :]
-        given = dhiddens.unbind(1)
-        back = weight.mT
-        dhidden = given[n]
-        latest_first = []
-        for end in range(n, 0, -BLOCK):
-            start = max(end - BLOCK, 0)
-            factors = _factors(
-                torch.stack(cells[start : end + 1], dim=1),
-                torch.stack(kept[start:end]),
-                torch.stack(activations[start:end], dim=1),
-            )
-            for t in range(end - 1, start - 1, -1):
-                to_cell, to_output, by_cell, by_normaliser = (x[t - start] for x in factors)
-                dcell = torch.addcmul(dcell, dhidden, to_cell)
-                draw = by_cell.mul_(dcell[0])
-                draw[:2].addcmul_(dcell[1], by_normaliser)
-                draw[3] = dhidden * to_output
-                draw = draw.permute(1, 2, 0, 3).flatten(2)
-                dcell = dcell * kept[t]
-                dhidden = torch.baddbmm(given[t], draw, back)
-                latest_first.append(draw)
-        dgates = torch.stack(latest_first[::-1], dim=1)
-        before = rearrange(hiddens[:, :-1], "h n b c -> h c (n b)")
-        dweight = before @ rearrange(dgates, "h n b g -> h (n b) g")
-        return dgates, dweight, dhidden, dcell, None
-
-
-def _factors(cells: Tensor, kept: Tensor, active: Tensor) -> tuple[Tensor, ...]:
-    """What gradients are multiplied by, at each of n tokens, token first: dh, into dc and dn [n 2 h b c], and into the
-    raw o [n h b c]; dc, into the raw i, f, z and, of any value, o [n 4 h b c]; dn, into the raw i and f [n 2 h b c].
-
-    cells: c and n, also before the first token [2 n+1 h b c]. kept: f [n h b c]. active: i, raw f, z, o [4 n h b c].
-    """
-    i, raw_f, z, o = active
-    cell, normaliser = cells[:, 1:]
-    quotient = cell / normaliser
-    by_output = o / normaliser
-    to_cell = torch.stack([by_output, -by_output * quotient], dim=1)
-    to_output = quotient * o * (1 - o)
-    df = kept * torch.sigmoid(-raw_f)
-    by_cell = torch.stack([i * z, cells[0, :-1] * df, i * (1 - z * z), o], dim=1)
-    by_normaliser = torch.stack([i, cells[1, :-1] * df], dim=1)
-    return to_cell, to_output, by_cell, by_normaliser
+    return torch.stack(hiddens, dim=1), cell, m
