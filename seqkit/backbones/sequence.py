@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.kv_cache import StateCache as StateCache
 from seqkit.nn.block import Residual
 from seqkit.nn.mixers.base import StateMixer
@@ -96,11 +97,11 @@ class StateLayer(nn.Module):
     ) -> Tensor:
         """x: [b n d]. valid: [b n] bool, True = real; None: all are. index: index of the layer in the cache."""
         normed = self.norm(x)
-        if valid is not None:  # the norm's bias would make padding an input
-            normed = zero_padded(normed, valid)
         if cache is None:
-            y = self.mixer.mix(normed, valid)
+            y = self.mixer(normed, AttentionContext(query_valid=valid))
         else:
+            if valid is not None:  # a norm's bias would make padding an input
+                normed = zero_padded(normed, valid)
             y, cache.states[index] = self.mixer.step(normed, valid, cache.states[index])
         mixed: Tensor = self.residual(x, y)
         return mixed

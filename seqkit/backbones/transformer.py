@@ -146,7 +146,12 @@ class Transformer(Backbone):
         return cast(RelativePosition, self.positions[kind.position])
 
     def _required(self, block: BaseBlock, kind: ContextKind) -> AttentionFeature:
-        """The features that a block's attention must support."""
+        """The features that a block's attention must support. Raises ValueError if a state had to turn round."""
+        if self.causal is None and block.attention.carries_state:
+            raise ValueError(
+                f"{type(block.attention).__name__} cannot go in the direction that a batch says (causal=None); set "
+                "causal to true or false"
+            )
         if self.causal:
             required = AttentionFeature.CAUSAL
         else:
@@ -384,8 +389,8 @@ def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each
         return [given] * depth
     if not given or depth % len(given):
         raise ValueError(
-            f"{name} is a list of {len(given)}, which does not divide depth={depth}; give one for each layer, "
-            "or a pattern that can be repeated"
+            f"{name} is a list of {len(given)}, which does not divide depth={depth}; make depth a multiple of that, or "
+            "give one for each layer"
         )
     return list(given) * (depth // len(given))
 

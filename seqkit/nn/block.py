@@ -148,7 +148,8 @@ class BaseBlock(nn.Module, ABC):
     attention_norm: norm before attention, if it differs (ModernBERT's first block has none there); None: `norm`.
     cross_attention: True: cross-attention to a memory between attention and MLP (the decoder of an encoder–decoder).
     zero_init: True: the output projections start at zero, so that a pre-norm or parallel block starts as the identity
-    (Goyal et al. 2017, section 5.1).
+    (Goyal et al. 2017, section 5.1). The branch of a mixer without one (LSTM, GRU, RNN, SLSTM, and MinGRU and MinLSTM
+    without `expand`) starts as it does without zero_init.
     """
 
     def __init__(

@@ -185,8 +185,9 @@ class _Chunks(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor | None, dlast: Tensor | None, *_: None) -> tuple[Tensor, ...]:
-        tokens = ctx.saved_tensors[: ctx.num_tokens]
-        last, *found = ctx.saved_tensors[ctx.num_tokens :]
+        saved = ctx.saved_tensors  # read once: checkpointing gives them once
+        tokens = saved[: ctx.num_tokens]
+        last, *found = saved[ctx.num_tokens :]
         if dy is None:
             dy = torch.zeros_like(tokens[2])
         if dlast is None:

@@ -44,4 +44,5 @@ def init_weights(blocks: nn.ModuleList) -> None:
             if isinstance(module, Residual):
                 module.set_drop_path(layer / max(len(blocks) - 1, 1))
             if cast(BaseBlock, block).zero_init and name.endswith(OUTPUT_PROJECTIONS):
-                nn.init.zeros_(module.get_parameter("weight"))
+                for parameter in module.parameters():
+                    nn.init.zeros_(parameter)

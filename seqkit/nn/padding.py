@@ -22,4 +22,7 @@ def reversed_rows(x: Tensor, valid: Tensor | None) -> Tensor:
     column = torch.arange(x.shape[1], device=x.device)
     last = rearrange(valid.sum(dim=1), "b -> b 1") - 1
     index = torch.where(column <= last, last - column, column)
-    return x[torch.arange(len(x), device=x.device)[:, None], index]
+    row = torch.arange(
+        x.shape[0], device=x.device
+    )  # len(x) would be a constant of an exported graph
+    return x[row[:, None], index]

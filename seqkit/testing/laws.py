@@ -303,7 +303,9 @@ def assert_steps(
                 where = f"in column {column} of {len(x)} of example {i}"
                 fault = f"step by step differs from at once {where}"
                 assert_same(
-                    got, right, f"{fault}; does padding of a shorter prompt reach the state?"
+                    got,
+                    right,
+                    f"{fault}; a step should go on from the state of the last real token, to what one pass gives",
                 )
 
 

@@ -24,7 +24,7 @@ from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, NextToken
-from seqkit.registry import find
+from seqkit.registry import components, find
 
 DIM = 24
 SPECS = {
@@ -39,6 +39,11 @@ TORCH, ONNX, BOTH = ("torch",), ("onnx",), ("torch", "onnx")
 def of(name, causal):
     settings = {} if name == "MeanPool" else {"depth": 1}
     return find("backbone", name).load()(DIM, causal=causal, **settings)
+
+
+def mixed(name, causal):
+    """A Transformer whose layer is that mixer."""
+    return Transformer(DIM, 1, num_heads=3, causal=causal, mixer=find("mixer", name).load())
 
 
 def along_edges(name, causal):
@@ -76,6 +81,7 @@ EQUAL = {
     ),
     "LSTM": (partial(of, "LSTM"), {"sound": ONNX}),
     "GRU": (partial(of, "GRU"), {"text": TORCH}),
+    "mixer": (partial(mixed, "GRU"), {"text": TORCH, "sound": ONNX}),
     **{name: (partial(of, name), {"sound": TORCH}) for name in ("TCN", "Reversible")},
     "LinearAttention": (partial(attending, mechanism=LinearAttention), {"sound": TORCH}),
     "MeanPool": (partial(of, "MeanPool"), {"text": TORCH}),
@@ -90,9 +96,11 @@ EQUAL = {
 bidirectional. Rotary has two blocks, which a graph repeats; the others have one."""
 FAST = {"MeanPool"}
 """The cheapest to export, one of them to ONNX; the others are slow."""
+MIXERS = sorted(set(components("mixer")) - {"MultiHeadAttention", "LSTM", "GRU", "RNN"})
 REFUSED = {
     "TopK": (partial(attending, mechanism=partial(TopKAttention, k=9)), "text"),
     **{name: (partial(of, name), "text") for name in ("S4D", "Mamba")},
+    **{f"mixer {name}": (partial(mixed, name), "text") for name in MIXERS},
     "MixtureOfExperts": (partial(attending, mlp=partial(MixtureOfExperts, num_experts=3)), "text"),
     "Edge": (partial(attending, mechanism=EdgeAttention), "graph"),
     "LSH": (partial(attending, mechanism=partial(LSHAttention, bucket_size=4)), "text"),

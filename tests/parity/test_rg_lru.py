@@ -48,7 +48,7 @@ def under_our_names(of):
         ),
         "recurrence.gate_bias": torch.cat(
             [of["rg_lru.recurrent_gate_bias"], of["rg_lru.input_gate_bias"]], dim=-1
-        ),
+        ).flatten(),
         "recurrence.Lambda": -of["rg_lru.recurrent_param"],
     }
 
@@ -96,6 +96,6 @@ def test_the_comparison_notices_exchanged_gates(pair):
     reference, mixer = pair
     x = torch.randn(2, 11, DIM)
     with torch.no_grad():
-        mixer.recurrence.gate_bias.copy_(mixer.recurrence.gate_bias.roll(WIDTH // BLOCKS, dims=-1))
+        mixer.recurrence.gate_bias.copy_(mixer.recurrence.gate_bias.roll(WIDTH // BLOCKS))
         with pytest.raises(AssertionError, match="not close"):
             assert_close(mixer.mix(x, None), run(reference, x), rtol=1e-5, atol=1e-5)

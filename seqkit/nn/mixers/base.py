@@ -118,8 +118,10 @@ class BothDirections(StateMixer):
         self.backwards = backwards
 
     def mix(self, x: Tensor, valid: Tensor | None) -> Tensor:
-        back = reversed_rows(self.backwards.mix(reversed_rows(x, valid), valid), valid)
-        return self.forwards.mix(x, valid) + back
+        context = AttentionContext(query_valid=valid)
+        back = reversed_rows(self.backwards(reversed_rows(x, valid), context), valid)
+        y: Tensor = self.forwards(x, context) + back  # modules are called: hooks count their work
+        return y
 
     def step(self, x: Tensor, valid: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         raise ValueError("two directions have no cache; build the backbone with causal=True")

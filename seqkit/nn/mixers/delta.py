@@ -109,9 +109,7 @@ class GatedDeltaNet(StateMixer):
         q, k, v = F.silu(convolved).split(self.heads, dim=-1)
         beta = self.largest_beta * b.to(exact).sigmoid()
         log_decay = -self.A_log.to(exact).exp() * F.softplus(a.to(exact) + self.dt_bias)
-        if (
-            valid is not None
-        ):  # with a = 1 and beta = 0 a state stays what it was, whatever the input
+        if valid is not None:  # with a = 1 and beta = 0 a state stays what it was
             beta = zero_padded(beta, valid)
             log_decay = zero_padded(log_decay, valid)
         y, last = chunked_scan(

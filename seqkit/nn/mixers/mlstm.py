@@ -13,7 +13,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.nn.checks import check_above_0
-from seqkit.nn.chunked_scan import chunked_scan
+from seqkit.nn.chunked_scan import chunked_scan, chunked_scan_flops
 from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.padding import zero_padded
 from seqkit.nn.precision import float32_or_more
@@ -69,6 +69,12 @@ class MLSTM(StateMixer):
         h, state = mlstm(q * q.shape[-1] ** -0.5, k, v, log_input, log_forget, state)
         h = self.norm(rearrange(h, "b h n e -> b n (h e)"))
         return self.out_proj(output_gate.sigmoid() * h), state
+
+    def uncounted_flops(self, x: Tensor) -> int:
+        """FLOPs of one call that torch's counter does not see: those of the scan, of a further value for n."""
+        b, n, _ = x.shape
+        keys = self.key_dim // self.num_heads
+        return chunked_scan_flops(b, self.num_heads, n, keys, self.head_dim + 1, delta=False)
 
 
 class HeadNorm(nn.Module):

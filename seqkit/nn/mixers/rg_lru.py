@@ -43,7 +43,7 @@ class RealGatedRecurrence(nn.Module):
         nn.init.normal_(self.convolution.weight, std=0.1 * kernel_size**-0.5)
         channels = width // num_blocks
         self.gate_weight = nn.Parameter(torch.randn(num_blocks, channels, 2 * channels))
-        self.gate_bias = nn.Parameter(torch.zeros(num_blocks, 2 * channels))
+        self.gate_bias = nn.Parameter(torch.zeros(2 * width))  # optimizers decay matrices
         self.Lambda = nn.Parameter(torch.empty(width))
         with torch.no_grad():
             self.gate_weight.mul_(channels**-0.5)
@@ -70,7 +70,7 @@ class RealGatedRecurrence(nn.Module):
         """r and i [b n e], in float32 or more: decays near 1 need the digits."""
         b, h = u.shape[0], len(self.gate_weight)
         by_block = rearrange(u, "b n (h c) -> h (b n) c", h=h)
-        bias = rearrange(self.gate_bias, "h o -> h 1 o").to(u.dtype)
+        bias = rearrange(self.gate_bias, "(h o) -> h 1 o", h=h).to(u.dtype)
         gates = torch.baddbmm(bias, by_block, self.gate_weight.to(u.dtype))
         gates = gates.to(float32_or_more(u.dtype)).sigmoid()
         r, i = rearrange(gates, "h (b n) (two o) -> two b n (h o)", b=b, two=2)

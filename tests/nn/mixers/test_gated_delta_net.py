@@ -16,12 +16,8 @@ from nn.mixers.definitions import (
 from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
-from seqkit.interfaces import TokenSpec
-from seqkit.model import Model
 from seqkit.nn.chunked_scan import chunked_scan_flops
 from seqkit.nn.mixers.delta import GatedDeltaNet
-from seqkit.objectives import NextToken
-from seqkit.training.optim import AdamW, Muon
 
 DIM = 8
 SETTINGS = pytest.mark.parametrize(
@@ -122,18 +118,6 @@ def test_flops_beside_products_of_matrices_are_those_of_convolution_and_scan():
     convolution = 5 * 70 * 3 * 2 * (2 * 2 * 3 + 4 * 6)
     scan = chunked_scan_flops(5, 4, 70, 3, 6, delta=True)
     assert mixer.uncounted_flops(torch.zeros(5, 70, DIM)) == convolution + scan
-
-
-def test_neither_decay_nor_muon_touches_what_is_no_matrix():
-    backbone = Transformer(16, 1, num_heads=2, mixer=GatedDeltaNet, causal=True)
-    mixer = backbone.blocks[0].attention
-    model = Model(TokenSpec(vocab_size=7), backbone, NextToken())
-    for group in AdamW().build(model).param_groups:
-        if group["weight_decay"]:
-            assert not {id(mixer.A_log), id(mixer.dt_bias)} & set(map(id, group["params"]))
-    matrices = set(map(id, Muon().build(model).param_groups[0]["params"]))
-    assert id(mixer.in_proj.weight) in matrices
-    assert id(mixer.convolution.weight) not in matrices
 
 
 @pytest.mark.parametrize(

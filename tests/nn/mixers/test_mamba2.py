@@ -16,12 +16,8 @@ from nn.mixers.definitions import (
 from torch.testing import assert_close
 
 from seqkit.backbones import Transformer
-from seqkit.interfaces import TokenSpec
-from seqkit.model import Model
 from seqkit.nn.chunked_scan import chunked_scan_flops
 from seqkit.nn.mixers.mamba2 import Mamba2Mixer
-from seqkit.objectives import NextToken
-from seqkit.training.optim import AdamW, Muon
 
 DIM = 8
 SETTINGS = pytest.mark.parametrize(
@@ -111,19 +107,6 @@ def test_flops_beside_products_of_matrices_are_those_of_convolution_skip_and_sca
     scan = chunked_scan_flops(5, 4, 70, 3, 4, delta=False)
     found = mixer.uncounted_flops(torch.zeros(5, 70, DIM))
     assert found == convolution + 5 * 70 * 2 * 16 + scan
-
-
-def test_neither_decay_nor_muon_touches_what_is_no_matrix():
-    backbone = Transformer(16, 1, num_heads=2, mixer=Mamba2Mixer, causal=True)
-    mixer = backbone.blocks[0].attention
-    model = Model(TokenSpec(vocab_size=7), backbone, NextToken())
-    vectors = (mixer.A_log, mixer.dt_bias, mixer.D, mixer.norm_weight)
-    for group in AdamW().build(model).param_groups:
-        if group["weight_decay"]:
-            assert not set(map(id, vectors)) & set(map(id, group["params"]))
-    matrices = set(map(id, Muon().build(model).param_groups[0]["params"]))
-    assert id(mixer.in_proj.weight) in matrices
-    assert id(mixer.convolution.weight) not in matrices
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def definition(mixer, x, tail, h):
         torch.block_diag(*(block[:, part] for block in layer.gate_weight))
         for part in (slice(0, c), slice(c, 2 * c))
     )
-    b_a, b_x = layer.gate_bias[:, :c].flatten(), layer.gate_bias[:, c:].flatten()
+    b_a, b_x = (b.flatten() for b in layer.gate_bias.unflatten(0, (BLOCKS, 2, c)).unbind(1))
     seen = list(tail)
     outputs = []
     for token in x:
@@ -102,7 +102,7 @@ def test_gradients_are_finite_where_nothing_is_forgotten(value, gate):
     mixer, x = RGLRU(DIM, BLOCKS), torch.randn(2, 7, DIM)
     with torch.no_grad():
         mixer.recurrence.Lambda.fill_(value)
-        mixer.recurrence.gate_bias[:, : mixer.recurrence.gate_bias.shape[1] // 2] = gate
+        mixer.recurrence.gate_bias.view(BLOCKS, 2, -1)[:, 0] = gate
     y = mixer.mix(x, None)
     gradients = torch.autograd.grad(y.square().sum(), list(mixer.parameters()))
     assert all(t.isfinite().all() for t in (y, *gradients))

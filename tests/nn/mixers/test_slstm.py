@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from seqkit.nn.mixers.slstm import SLSTM, slstm
 
-LENGTHS = pytest.mark.parametrize("n", [1, 2, 7, 37])
+LENGTHS = pytest.mark.parametrize("n", [1, 2, 7, 69])
 
 
 def recurrence(gates, R, hidden=None, c=None, normaliser=None):
