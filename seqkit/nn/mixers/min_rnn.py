@@ -79,8 +79,7 @@ class _MinRNN(StateMixer):
 class MinGRU(_MinRNN):
     """h_t = (1 - z_t) h_(t-1) + z_t g(W_h x_t), z_t = sigmoid(W_z x_t) (Feng et al. 2024, section 3.1).
 
-    g keeps the states positive (`MinimalRecurrence`). With an `expand` of 1 the states are the output, so they are never
-    below 0.
+    g keeps the states positive (`MinimalRecurrence`). With an `expand` of 1 they are the output, never below 0.
     `in_proj` holds W_h above W_z, with biases, which that package leaves out; weights start as those of `nn.Linear`.
     The convolution and the MLP of the paper's blocks are none of it.
     Time O(n d e), and a step with a cache costs one token; the cache is one state.
