@@ -71,6 +71,12 @@ class CausalConvolution(nn.Module):
         return convolve(both, self.weight)[:, past:], inputs_before_next(both, past, valid)
 
 
+def init_as_conv1d(kernel_size: int, *parameters: Tensor) -> None:
+    """Draw weight and bias uniformly within kernel_size^-1/2, as `nn.Conv1d` with one input for each output."""
+    for parameter in parameters:
+        nn.init.uniform_(parameter, -(kernel_size**-0.5), kernel_size**-0.5)
+
+
 def inputs_before_next(both: Tensor, past: int, valid: Tensor | None) -> Tensor:
     """The last `past` inputs before the next token, of [b past+n d]; valid: [b n], of the last n; None: all real."""
     if valid is None:

@@ -37,7 +37,7 @@ class OptimizerFactory(ABC):
 class AdamW(OptimizerFactory):
     """Adam with decoupled weight decay (`torch.optim.AdamW`).
 
-    Only matrices decay (embedding tables among them), not biases and norms.
+    Only matrices decay (embedding tables, convolutions and stacks of matrices among them), not biases and norms.
     layer_decay: factor on the learning rate from each block to the one below it, for fine-tuning (Clark et al. 2020,
     appendix B): the head trains with `lr`, block i of n with lr · layer_decay^(n + 1 - i), the embedder as block 0.
     base_width: width at which `lr` was chosen, so that it serves at other widths (Yang et al. 2022, table 3: μP for
@@ -119,7 +119,8 @@ class AdamW(OptimizerFactory):
 
 
 class Muon(OptimizerFactory):
-    """Muon for the backbone's matrices, AdamW for the rest: tables, head, biases, norms.
+    """Muon for the backbone's matrices, AdamW for the rest: tables, head, biases, norms, and what has more axes
+    (convolutions, mixers' matrices of each head).
 
     It is `torch.optim.Muon`, but in float32 on a CPU (`seqkit.training.muon`).
     lr: of Muon, whose updates have the size that AdamW's would (its `match_rms_adamw`). adamw: for the rest.

@@ -26,8 +26,9 @@ def input_widths(model: nn.Module) -> dict[nn.Parameter, int]:
     """Width of the backbone that each matrix of the backbones and heads of a model or a mixture takes its input from.
 
     Other parameters, those of embedders among them, are left out: the number of their inputs does not grow with the
-    width. Raises UsageError for a model without a backbone, with a tied head, whose matrix is also a table, or with
-    LoRA, of which one matrix takes its inputs from the other.
+    width. So are a mixer's stacks of a matrix for each head: a wider model is taken to have more heads, no wider ones.
+    Raises UsageError for a model without a backbone, with a tied head, whose matrix is also a table, or with LoRA, of
+    which one matrix takes its inputs from the other.
     """
     # a recipe is read without them
     from seqkit.model import Model

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seqkit.nn.checks import check_above_0, check_at_least
 from seqkit.nn.chunked_scan import chunked_scan, chunked_scan_flops
-from seqkit.nn.convolution import CausalConvolution
+from seqkit.nn.convolution import CausalConvolution, init_as_conv1d
 from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.mixers.mamba import initial_dt_bias
 from seqkit.nn.padding import zero_padded
@@ -72,7 +72,7 @@ class GatedDeltaNet(StateMixer):
         self.widths = [sum(self.heads), values, num_value_heads, num_value_heads]
         self.in_proj = nn.Linear(dim, sum(self.widths), bias=False)
         self.convolution = CausalConvolution(sum(self.heads), kernel_size=kernel_size)
-        nn.init.uniform_(self.convolution.weight, -(kernel_size**-0.5), kernel_size**-0.5)
+        init_as_conv1d(kernel_size, self.convolution.weight)
         self.A_log = nn.Parameter(torch.empty(num_value_heads).uniform_(0.01, 16.0).log())
         self.dt_bias = nn.Parameter(initial_dt_bias(num_value_heads))
         self.norm = nn.RMSNorm(self.value_dim, eps=1e-5)

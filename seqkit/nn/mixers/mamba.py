@@ -13,9 +13,10 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.nn.checks import check_at_least
-from seqkit.nn.convolution import CausalConvolution
+from seqkit.nn.convolution import CausalConvolution, init_as_conv1d
 from seqkit.nn.mixers.base import BOTH_DIRECTIONS, StateMixer
 from seqkit.nn.padding import zero_padded
+from seqkit.nn.precision import float32_or_more
 from seqkit.nn.selective_scan import scan_flops, selective_scan
 
 SSMState = tuple[Tensor, Tensor]
@@ -45,9 +46,7 @@ class SelectiveSSM(nn.Module):
         self.rank = rank
         self.convolution = CausalConvolution(width, kernel_size=kernel_size)
         self.convolution_bias = nn.Parameter(torch.empty(width))
-        # as nn.Conv1d with one input for each output
-        for p in (self.convolution.weight, self.convolution_bias):
-            nn.init.uniform_(p, -(kernel_size**-0.5), kernel_size**-0.5)
+        init_as_conv1d(kernel_size, self.convolution.weight, self.convolution_bias)
         self.x_proj = nn.Linear(width, rank + 2 * num_states, bias=False)
         self.dt_proj = nn.Linear(rank, width)
         self.A_log = nn.Parameter(torch.arange(1.0, num_states + 1).log().repeat(width))
@@ -83,8 +82,9 @@ class SelectiveSSM(nn.Module):
         dt = F.softplus(self.dt_proj(dt))
         if valid is not None:  # with dt = 0 a state stays what it was, whatever the input
             dt = zero_padded(dt, valid)
-        exact = torch.float64 if u.dtype == torch.float64 else torch.float32
-        A = -rearrange(self.A_log.to(exact), "(e s) -> e s", s=self.num_states).exp()
+        A = -rearrange(
+            self.A_log.to(float32_or_more(u.dtype)), "(e s) -> e s", s=self.num_states
+        ).exp()
         y, last = selective_scan(u, dt, A, B, C, state)
         return torch.addcmul(y, u, self.D.to(u.dtype)), last
 

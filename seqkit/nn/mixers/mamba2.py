@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from einops import rearrange, repeat
 from torch import Tensor, nn
 
-from seqkit.nn.checks import check_at_least
+from seqkit.nn.checks import check_at_least, check_heads
 from seqkit.nn.chunked_scan import chunked_scan, chunked_scan_flops
-from seqkit.nn.convolution import CausalConvolution
+from seqkit.nn.convolution import CausalConvolution, init_as_conv1d
 from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.mixers.mamba import initial_dt_bias
 from seqkit.nn.padding import zero_padded
@@ -48,11 +48,7 @@ class Mamba2Mixer(StateMixer):
         super().__init__(dim, num_heads)
         check_at_least(1, num_states=num_states, expand=expand, num_groups=num_groups)
         width = expand * dim
-        if width % num_heads:
-            raise ValueError(
-                f"num_heads={num_heads} does not divide the inner width {width} = {expand} * {dim}; "
-                "make it a divisor"
-            )
+        check_heads(num_heads, **{"expand * dim": width})
         if num_heads % num_groups:
             raise ValueError(
                 f"num_groups={num_groups} does not divide the {num_heads} heads; make it a divisor"
@@ -65,8 +61,7 @@ class Mamba2Mixer(StateMixer):
         self.in_proj = nn.Linear(dim, sum(self.widths), bias=False)
         self.convolution = CausalConvolution(sum(self.parts), kernel_size=kernel_size)
         self.convolution_bias = nn.Parameter(torch.empty(sum(self.parts)))
-        for p in (self.convolution.weight, self.convolution_bias):
-            nn.init.uniform_(p, -(kernel_size**-0.5), kernel_size**-0.5)
+        init_as_conv1d(kernel_size, self.convolution.weight, self.convolution_bias)
         self.A_log = nn.Parameter(torch.empty(num_heads).uniform_(1.0, 16.0).log())
         self.dt_bias = nn.Parameter(initial_dt_bias(num_heads))
         self.D = nn.Parameter(torch.ones(num_heads))

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.nn.checks import check_above_0
+from seqkit.nn.checks import check_above_0, check_heads
 from seqkit.nn.chunked_scan import chunked_scan, chunked_scan_flops
 from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.padding import zero_padded
@@ -39,7 +39,7 @@ class MLSTM(StateMixer):
 
     def __init__(self, dim: int, num_heads: int = 4, *, key_factor: float = 0.5):
         super().__init__(dim, num_heads)
-        check_heads(dim, num_heads)
+        check_heads(num_heads, dim=dim)
         check_above_0(key_factor=key_factor)
         self.key_dim = num_heads * math.ceil(key_factor * self.head_dim)
         self.in_proj = nn.Linear(dim, 2 * self.key_dim + 2 * dim, bias=False)
@@ -127,11 +127,3 @@ def mlstm(
     least = rearrange((-m).exp(), "b h n -> b h n 1")
     h = y[..., :-1] / (torch.maximum(y[..., -1:].abs(), least) + EPS)
     return h.to(v.dtype), (memory, m[..., -1])
-
-
-def check_heads(dim: int, num_heads: int) -> None:
-    """Raise ValueError unless the heads divide dim."""
-    if dim % num_heads:
-        raise ValueError(
-            f"dim={dim} does not split into num_heads={num_heads} equal heads; make it a multiple"
-        )

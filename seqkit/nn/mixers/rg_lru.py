@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
+from seqkit.nn.checks import check_heads
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.linear_scan import linear_scan, linear_scan_flops
 from seqkit.nn.mixers.base import StateMixer
@@ -99,10 +100,7 @@ class RGLRU(StateMixer):
         super().__init__(dim, num_heads)
         if width is None:
             width = 4 * dim // 3 // num_heads * num_heads
-        if width < 1 or width % num_heads:
-            raise ValueError(
-                f"width={width} does not hold num_heads={num_heads} equal blocks; make it a multiple of num_heads"
-            )
+        check_heads(num_heads, width=width)
         self.in_proj = nn.Linear(dim, 2 * width)
         self.recurrence = RealGatedRecurrence(width, num_heads, kernel_size=kernel_size)
         self.out_proj = nn.Linear(width, dim)

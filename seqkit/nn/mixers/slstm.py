@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from seqkit.nn.convolution import CausalConvolution
+from seqkit.nn.checks import check_heads
+from seqkit.nn.convolution import CausalConvolution, init_as_conv1d
 from seqkit.nn.mixers.base import StateMixer
-from seqkit.nn.mixers.mlstm import HeadNorm, check_heads
+from seqkit.nn.mixers.mlstm import HeadNorm
 from seqkit.nn.precision import float32_or_more, no_autocast
 from seqkit.nn.recurrence import check_not_exporting
 
@@ -39,13 +40,11 @@ class SLSTM(StateMixer):
 
     def __init__(self, dim: int, num_heads: int = 4, *, kernel_size: int = 4):
         super().__init__(dim, num_heads)
-        check_heads(dim, num_heads)
+        check_heads(num_heads, dim=dim)
         c = self.head_dim
         self.convolution = CausalConvolution(dim, kernel_size=kernel_size)
         self.convolution_bias = nn.Parameter(torch.empty(dim))
-        # as nn.Conv1d with one input for each output
-        for p in (self.convolution.weight, self.convolution_bias):
-            nn.init.uniform_(p, -(kernel_size**-0.5), kernel_size**-0.5)
+        init_as_conv1d(kernel_size, self.convolution.weight, self.convolution_bias)
         # gates of a head in the order i, f, z, o
         self.input_weight = nn.Parameter(torch.empty(num_heads, c, 4 * c))
         nn.init.normal_(self.input_weight, std=(2 / (5 * dim)) ** 0.5)

@@ -112,7 +112,7 @@ def test_flops_beside_products_of_matrices_are_those_of_convolution_skip_and_sca
 @pytest.mark.parametrize(
     ("num_heads", "settings", "message"),
     [
-        (3, {}, "num_heads=3 does not divide the inner width 16"),
+        (3, {}, "expand \\* dim=16 does not split into num_heads=3 equal heads"),
         (4, {"num_groups": 3}, "num_groups=3 does not divide the 4 heads"),
         (4, {"num_groups": 0}, "num_groups=0"),
         (4, {"num_states": 0}, "num_states=0"),

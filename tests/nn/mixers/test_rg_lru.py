@@ -153,5 +153,5 @@ def test_the_width_is_four_thirds_in_equal_blocks():
     assert RGLRU(16, 4).out_proj.in_features == 20
     assert RGLRU(96, 8).out_proj.in_features == 128
     for width in (0, 7):
-        with pytest.raises(ValueError, match=f"width={width} does not hold num_heads=3"):
+        with pytest.raises(ValueError, match=f"width={width} does not split into num_heads=3"):
             RGLRU(DIM, BLOCKS, width=width)
