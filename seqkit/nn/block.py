@@ -133,13 +133,6 @@ class Residual(InheritedDropout):
             self.drop_path.drop_prob = self.max_drop_path * depth_fraction  # type: ignore[assignment]
 
 
-def _attention_of(mixer: Mixer, dim: int) -> MultiHeadAttention:
-    """The mixer itself if it is attention, else plain attention."""
-    return (
-        mixer if isinstance(mixer, MultiHeadAttention) else MultiHeadAttention(dim, mixer.num_heads)
-    )
-
-
 class BaseBlock(nn.Module, ABC):
     """Base class of blocks: the components that pre-norm, post-norm and parallel blocks share.
 
@@ -171,9 +164,10 @@ class BaseBlock(nn.Module, ABC):
         self.attention_residual = residual(dim)
         if cross_attention:
             self.cross_norm = norm(dim)
-            self.cross_attention = _attention_of(
-                attention(dim, num_heads), dim
-            ).for_cross_attention()
+            over_memory = attention(dim, num_heads)
+            if not isinstance(over_memory, MultiHeadAttention):
+                over_memory = MultiHeadAttention(dim, num_heads)
+            self.cross_attention = over_memory.for_cross_attention()
             self.cross_residual = residual(dim)
         self.mlp_norm = norm(dim)
         self.mlp = mlp(dim)

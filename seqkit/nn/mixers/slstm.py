@@ -130,8 +130,7 @@ def _run(
     hiddens = [hidden]
     with no_autocast(gates):
         for token in given.unbind(1):
-            raw = torch.baddbmm(token, hidden, weight)
-            log_input, f, z, o = raw.chunk(4, dim=-1)
+            log_input, f, z, o = torch.baddbmm(token, hidden, weight).chunk(4, dim=-1)
             log_forget = F.logsigmoid(f) + m
             m = torch.maximum(log_input, log_forget).detach()
             written = (log_input - m).exp()

@@ -215,8 +215,8 @@ class Subject:
             n = len(x.tokens)
             joined = torch.cat([hidden[0][i : i + 1, :end], hidden[1][i : i + 1, : n - end]], dim=1)
             right = {"backbone": self([x])["backbone"]}
-            kept = torch.ones(n, dtype=torch.bool)
-            if found := self.change({"backbone": (joined, True)}, right, [(0, 0, kept)]):
+            all_of_it = [(0, 0, torch.ones(n, dtype=torch.bool))]
+            if found := self.change({"backbone": (joined, True)}, right, all_of_it):
                 yield BrokenLaw(CACHE, found[1], found[0], "to go on from a cache")
                 return
 
