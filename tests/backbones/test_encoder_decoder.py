@@ -332,7 +332,13 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name.startswith("mixers") else ())
+        for name in PAIRS
+    ],
+)
 @pytest.mark.parametrize("law", FAULTS, ids=lambda law: law.__name__)
 def test_an_encoder_decoder_keeps_the_law(law, pair):
     law(EmbeddedPair(PAIRS[pair]()))

@@ -30,7 +30,7 @@ EACH = pytest.mark.parametrize("name", MIXERS)
 
 
 @EACH
-@pytest.mark.parametrize("context_length", [None, 6])
+@pytest.mark.parametrize("context_length", [pytest.param(None, marks=pytest.mark.slow), 6])
 def test_a_cache_changes_no_id(name, context_length):
     """Prompts of different lengths; contexts that are full begin anew."""
     model = generating(name)

@@ -135,6 +135,7 @@ GROWING = ("Transformer", "Mamba")
 """Backbones whose last block changes more than twice as much at 16 times the width, if no rate is scaled."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BACKBONES)
 def test_activations_change_as_much_at_each_width_and_more_in_wide_models_without(name):
     """The coordinate check of Yang et al. (2022)."""

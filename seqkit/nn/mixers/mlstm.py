@@ -23,7 +23,7 @@ Memory = tuple[Tensor, Tensor]
 
 GATE_CAP = 15.0
 EPS = 1e-6
-"""Of the norm, and added to the denominator."""
+"""Summand of denominators: the norm's, and that of h."""
 
 
 class MLSTM(StateMixer):

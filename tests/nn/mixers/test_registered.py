@@ -139,6 +139,7 @@ BY_HAND = {
 """FLOPs of a token in one direction."""
 
 
+@pytest.mark.slow
 @EACH
 @CAUSAL
 def test_flops_are_those_by_hand_in_each_direction(name, causal):
