@@ -75,7 +75,7 @@ class SLSTM(StateMixer):
         return y, (tail, *after)
 
     def _gates(self, convolved: Tensor, x: Tensor, valid: Tensor | None) -> Tensor:
-        """What the gates get from the tokens, before their activations [h n b g]."""
+        """Inputs of the gates from the tokens alone, before their activations [h n b g]."""
         b = len(x)
         of_i_f, of_z_o = self.input_weight.chunk(2, dim=-1)
         heads = "b n (h c) -> h (n b) c"
