@@ -27,7 +27,7 @@ Run = Callable[[nn.RNNBase, Tensor, State | None], tuple[Tensor, State | None]]
 
 
 SHUT = 1e4
-"""What shuts a gate by its negative: a sigmoid of it is 1, and 0, in every precision."""
+"""Its negative shuts a gate: the sigmoids are 1 and 0 in every precision."""
 
 
 class RecurrentLayer(nn.Module):
@@ -218,7 +218,7 @@ def _masked(valid: Tensor, cell: nn.RNNBase, x: Tensor, _state: None) -> tuple[T
 
 
 def _weights(cell: nn.RNNBase, name: str) -> list[Tensor]:
-    """Of inputs and states, and their biases. name: end of their names, as `l0_reverse`."""
+    """Weights of inputs and states, and their biases. name: end of their names, as `l0_reverse`."""
     kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     return [getattr(cell, f"{kind}_{name}") for kind in kinds]
 
