@@ -77,7 +77,7 @@ class Transformer(Backbone):
     of residual branches and attention weights, unless a component has its own.
     With causal=False a mixer that goes from left to right is two, and their sum (`BothDirections`).
     Weights are initialised as GPT-2's: normal with std 0.02, output projections divided by sqrt(2 depth) (Radford et
-    al. 2019, section 2.3). Mixers that carry a state keep their own, but for the division.
+    al. 2019, section 2.3). Mixers that carry a state keep their own.
     Raises ValueError if the length of a list does not divide depth, if heads do not fit, or if an attention or mixer
     does not support what causal, position or blocks require.
     """

@@ -16,16 +16,10 @@ OUTPUT_PROJECTIONS = ("out_proj", "down_proj")
 def init_weights(blocks: nn.ModuleList) -> None:
     """Initialize as GPT-2: normal with std 0.02, output projections divided by sqrt(2 depth), or zero (`zero_init`).
 
-    Mixers that carry a state keep their own weights, but for that division. Stochastic depth grows from the first block
-    to the last.
+    Mixers that carry a state keep their own weights. Stochastic depth grows from the first block to the last.
     """
-    kept: set[nn.Module] = set()
-    for mixer in blocks.modules():
-        if isinstance(mixer, StateMixer):
-            kept.update(mixer.modules())
-            projection = getattr(mixer, "out_proj", None)
-            if projection is not None:
-                projection.weight.detach().mul_((2 * len(blocks)) ** -0.5)
+    mixers = [module for module in blocks.modules() if isinstance(module, StateMixer)]
+    kept = {module for mixer in mixers for module in mixer.modules()}
     for name, module in blocks.named_modules():
         if module in kept:
             continue

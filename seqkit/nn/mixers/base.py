@@ -60,7 +60,7 @@ class StateMixer(Mixer):
 
     A subclass writes `step`, and `mix` where all tokens at once have a faster form. It gets x zero where padded, with
     the padding on the right, and sequences that are packed into one row get a row each, so it knows of neither.
-    It keeps its own initial weights; a Transformer divides those of `out_proj`, if it has one, as it does its others.
+    It keeps its own initial weights.
     Cross-attention in a block beside it is plain multi-head attention.
     """
 

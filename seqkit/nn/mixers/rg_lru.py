@@ -11,7 +11,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.nn.checks import check_heads
-from seqkit.nn.convolution import CausalConvolution
+from seqkit.nn.convolution import CausalConvolution, init_as_conv1d
 from seqkit.nn.linear_scan import linear_scan, linear_scan_flops
 from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.padding import zero_padded
@@ -33,22 +33,23 @@ class RealGatedRecurrence(nn.Module):
     With u the convolution of x and gates r, i = sigmoid(W u + bias): h_t = a_t h_(t-1) + sqrt(1 - a_t^2) (i_t u_t),
     a_t = sigmoid(Lambda)^(c r_t), c = 8. W is block-diagonal. The first token is like any other, after h_0 = 0; the
     published code does not multiply it by the square root.
-    Lambda starts so that a^c is uniform in [0.9, 0.999], W normal with variance 1 / inputs (ibid., section 2.4); the
-    convolution normal with std 0.1 k^-1/2, biases at 0 (the published code).
+    Lambda starts so that a^2 is uniform in [0.9^2, 0.999^2], as in the published code (the paper says so of a^c, which
+    forgets too little in short training: docs/decisions.md), W normal with variance 1 / inputs (ibid., section 2.4); the
+    convolution as `nn.Conv1d`, biases at 0.
     """
 
     def __init__(self, width: int, num_blocks: int, *, kernel_size: int):
         super().__init__()
         self.convolution = CausalConvolution(width, kernel_size=kernel_size)
         self.convolution_bias = nn.Parameter(torch.zeros(width))
-        nn.init.normal_(self.convolution.weight, std=0.1 * kernel_size**-0.5)
+        init_as_conv1d(kernel_size, self.convolution.weight)
         channels = width // num_blocks
         self.gate_weight = nn.Parameter(torch.randn(num_blocks, channels, 2 * channels))
         self.gate_bias = nn.Parameter(torch.zeros(2 * width))  # optimizers decay matrices
         self.Lambda = nn.Parameter(torch.empty(width))
         with torch.no_grad():
             self.gate_weight.mul_(channels**-0.5)
-            log_a = torch.empty(width).uniform_(0.9, 0.999).log() / SHARPNESS
+            log_a = torch.empty(width).uniform_(0.9**2, 0.999**2).log() / 2
             self.Lambda.copy_(log_a - torch.log(-torch.expm1(log_a)))  # sigmoid of which is a
 
     def forward(

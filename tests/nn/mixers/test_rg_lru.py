@@ -139,12 +139,13 @@ def test_torchs_counter_and_the_uncounted_flops_are_all_flops():
     assert seen == [b * n * WIDTH * (2 + 2 * KERNEL + 1)]
 
 
-def test_it_starts_as_the_paper_says():
+def test_it_starts_as_the_published_code():
     layer = RGLRU(12, 4, width=4000).recurrence
-    memory = layer.Lambda.detach().double().sigmoid() ** 8
-    assert 0.9 <= memory.min() < 0.902
-    assert 0.997 < memory.max() <= 0.9991
-    assert_close(memory.mean().item(), 0.9495, rtol=0, atol=0.002)
+    square = layer.Lambda.detach().double().sigmoid() ** 2
+    assert 0.9**2 <= square.min() + 1e-6 < 0.812
+    assert 0.997 < square.max() <= 0.999**2 + 1e-6
+    assert_close(square.mean().item(), (0.9**2 + 0.999**2) / 2, rtol=0, atol=0.004)
+    assert 0.49 < layer.convolution.weight.abs().max() <= 0.5
     assert_close(layer.gate_weight.std().item(), 1000**-0.5, rtol=0.01, atol=0)
     assert not layer.gate_bias.any()
 
