@@ -34,8 +34,8 @@ class RealGatedRecurrence(nn.Module):
     a_t = sigmoid(Lambda)^(c r_t), c = 8. W is block-diagonal. The first token is like any other, after h_0 = 0; the
     published code does not multiply it by the square root.
     Lambda starts so that a^2 is uniform in [0.9^2, 0.999^2], as in the published code (the paper says so of a^c, which
-    forgets too little in short training: docs/decisions.md), W normal with variance 1 / inputs (ibid., section 2.4); the
-    convolution as `nn.Conv1d`, biases at 0.
+    forgets too little in short training: docs/decisions.md), W normal with variance 1 / inputs (ibid., section 2.4);
+    the convolution as `nn.Conv1d`, biases at 0.
     """
 
     def __init__(self, width: int, num_blocks: int, *, kernel_size: int):
