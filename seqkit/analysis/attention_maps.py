@@ -25,8 +25,9 @@ from seqkit.nn.attention.multi_head import MultiHeadAttention
 class AttentionMap:
     """Attention weights of one module in one forward pass.
 
-    name: name of the module, such as `backbone.blocks.0.attention`. weights: [b h n m], rows sum to 1 (0 where every
-    key is masked). is_cross: True: cross-attention to another sequence; False: self-attention.
+    name: name of the module, such as `backbone.blocks.0.attention`. weights: [b h n m], rows sum to 1, to less in
+    heads with a sink, to 0 where every key is masked. is_cross: True: cross-attention to another sequence; False:
+    self-attention.
     """
 
     name: str
@@ -118,8 +119,11 @@ def attention_maps(model: Model, batch: TokenBatch) -> list[AttentionMap]:
 def entropy(weights: Tensor, valid: Tensor) -> Tensor:
     """Entropy of each head's attention weights in nats [b h], mean over real queries: 0 for one key, log m for m alike.
 
-    weights: [b h n m]. valid: [b n], True = a real query. NaN for a head with weights below 0 (Linformer's mixtures).
+    weights: [b h n m]; what a row lacks to sum to 1 is the weight of the head's sink, which counts as one more key.
+    valid: [b n], True = a real query. NaN for a head with weights below 0 (Linformer's mixtures).
     """
+    sink = (1 - weights.sum(dim=-1, keepdim=True)).clamp(min=0)
+    weights = torch.cat([weights, sink], dim=-1)
     nats = -torch.special.xlogy(weights, weights).sum(dim=-1)
     real = rearrange(valid, "b n -> b 1 n").to(nats.dtype)
     return (nats * real).sum(dim=-1) / real.sum(dim=-1)
@@ -129,7 +133,8 @@ def rollout(maps: Sequence[AttentionMap]) -> Tensor:
     """Attention rollout: how much each output token draws on each input token, [b n n], through all layers.
 
     Each layer is the mean of its heads and, by half, the identity of the residual connection (Abnar and Zuidema 2020,
-    section 3). Raises ValueError if the maps are of different sequences.
+    section 3). What heads give to their sinks is drawn from no token: rows then sum to less than 1.
+    Raises ValueError if the maps are of different sequences.
     """
     if not maps or any(one.is_cross or one.weights.shape != maps[0].weights.shape for one in maps):
         raise ValueError(

@@ -34,7 +34,8 @@ class AttentionDecoder(Backbone):
     attention: attention layer, `(dim, num_heads) -> MultiHeadAttention`.
     Time and memory are the backbone's, and O(n m d + (n + m) d^2) of the attention, which stores no scores where SDPA
     runs fused. Use it to compare recurrent, convolutional and state-space networks as decoders.
-    Adjacency of the target is refused (the source's is the encoder's), and so are segments.
+    Adjacency of the target is refused (the source's is the encoder's). Packed targets, if the backbone supports them,
+    attend to the encoder's output of their row.
     Raises ValueError for a backbone that is not causal or has cross-attention already, heads that do not fit, or an
     attention that does not support cross-attention.
     """
@@ -59,6 +60,7 @@ class AttentionDecoder(Backbone):
         self.dim = backbone.dim
         self.num_heads = num_heads
         self.uses_positions = backbone.uses_positions
+        self.supports_segments = backbone.supports_segments
         self.is_recurrent = backbone.is_recurrent
         self.ignores_order = backbone.ignores_order
         self.needs_unit_inputs = backbone.needs_unit_inputs
@@ -69,7 +71,7 @@ class AttentionDecoder(Backbone):
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d], zero where padded.
 
-        Raises ValueError for adjacency, segments, no source, or what the backbone refuses.
+        Raises ValueError for adjacency, no source, packed targets with a cache, or what the backbone refuses.
         """
         memory, cache = checked(self, embedded, cache)
         states = self.backbone(

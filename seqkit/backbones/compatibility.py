@@ -90,7 +90,11 @@ def _faults(spec: TokenSpec, backbone: Backbone, objective: Objective) -> dict[s
     needs = "causal" if objective.causal else "bidirectional"
     has_edges = spec.num_edge_types > 0
     types = "1 edge type" if spec.num_edge_types == 1 else f"{spec.num_edge_types} edge types"
-    mechanism = " with ScaledDotProductAttention" if isinstance(backbone, Transformer) else ""
+    mechanism = ""
+    if isinstance(backbone, Transformer):
+        mechanism = " with ScaledDotProductAttention"
+        if backbone.is_recurrent:
+            mechanism = " with the mixer MultiHeadAttention in every layer"
     others = "" if spec.is_joined else " or GIN"
     seq2seq = objective.target_spec is not None
     a_set = f"these tokens are a set, whose order means nothing, and {name}"

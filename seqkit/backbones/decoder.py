@@ -35,14 +35,14 @@ def checked(
 ) -> tuple[Embedded, DecoderCache | None]:
     """The encoder's output, and the decoder's cache, which keeps it, if there is one.
 
-    Raises ValueError where there is none, for adjacency or segments of the target (the source's are the encoder's), or
-    for another cache.
+    Raises ValueError where there is none, for adjacency of the target (the source's is the encoder's), for packed
+    targets with a cache, or for another cache.
     """
     name = type(decoder).__name__
-    if embedded.adjacency is not None or embedded.segments is not None:
-        raise ValueError(
-            f"{name} does not support adjacency or segments; give each target a row of its own"
-        )
+    if embedded.adjacency is not None:
+        raise ValueError(f"{name} does not support adjacency of the target; leave it out")
+    if embedded.segments is not None and cache is not None:
+        raise ValueError(f"{name} has no cache of packed targets; give each a row of its own")
     if cache is not None and cache.owner is not type(decoder):
         raise ValueError(
             f"{name} was given a {type(cache).__name__}; make its cache with init_cache"

@@ -15,6 +15,7 @@ class EncoderDecoder(Backbone):
 
     encoder: any bidirectional backbone. decoder: causal, with cross-attention: a `Transformer` whose blocks have
     cross_attention=True, an `RNNDecoder`, or any other backbone in an `AttentionDecoder`.
+    Packed targets (`segments`) each begin anew and attend to the whole source of their row; packed sources are refused.
     Raises ValueError where one of them is neither, or widths differ.
     """
 
@@ -40,6 +41,7 @@ class EncoderDecoder(Backbone):
         self.causal = True
         self.num_heads = encoder.num_heads
         self.supports_adjacency = encoder.supports_adjacency
+        self.supports_segments = decoder.supports_segments
         self.is_encoder_decoder = True
         self.uses_positions = decoder.uses_positions
         self.is_recurrent = decoder.is_recurrent
@@ -64,7 +66,7 @@ class EncoderDecoder(Backbone):
         source = embedded.source
         memory = None
         if source is not None:
-            memory = source.replace(hidden=self.encoder(source), adjacency=None, segments=None)
+            memory = source.replace(hidden=self.encoder(source), adjacency=None)
         return self.decoder(embedded.replace(source=None, memory=memory), cache)
 
     def init_cache(self, max_tokens: int) -> Cache:

@@ -53,6 +53,7 @@ class GPSBlock(BaseBlock):
         self.convolution = GINConvolution(dim)
         self.convolution_residual = residual(dim)
         self.attention.supports &= ~_UNSUPPORTED
+        self.attends_along_edges = self.attention.needs_adjacency
         self.attention.needs_adjacency = True
 
     def forward(
@@ -73,7 +74,7 @@ class GPSBlock(BaseBlock):
             raise ValueError(
                 f"max_edge_type={used}, and these tokens have edge types 1 to {num_edge_types}; use those"
             )
-        if used == num_edge_types and not self.attention.mechanism.needs_adjacency:
+        if used == num_edge_types and not self.attends_along_edges:
             raise ValueError(
                 f"GPSBlock sends messages along all edge types, 1 to {used}, so attention sees neighbours alone; give "
                 "it max_edge_type, the last type of the graph's own, with ShortestPath in tokenizer.encodings, or the "

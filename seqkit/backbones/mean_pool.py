@@ -81,7 +81,7 @@ class MeanPool(SequenceBackbone):
     (`ignores_order`) unless the model is given some.
     Time O(n d^2) for each MLP, memory O(n d). A step with a cache costs one token; the cache is one sum.
     Use it as the baseline that says what order, or interaction between tokens, is worth in a task.
-    It refuses adjacency, as the RNNs do (graphs need model.adjacency=ignore: a bag of atoms), and segments.
+    It refuses adjacency, as the RNNs do (graphs need model.adjacency=ignore: a bag of atoms).
     Raises ValueError for sizes below 1, and for settings of MLPs where there are none.
 
     >>> from seqkit.interfaces import Embedded

@@ -1,4 +1,4 @@
-"""Recurrent backbones: RNN, GRU and LSTM by torch's own layers, packed.
+"""Recurrent backbones: RNN, GRU and LSTM by torch's own layers.
 
 b batch · n tokens · d width
 """
@@ -16,13 +16,13 @@ from seqkit.nn.recurrence import RecurrentLayer, run_layers
 
 
 class _Recurrent(SequenceBackbone):
-    """torch's recurrent layers over packed sequences, so that padding neither counts nor costs.
+    """torch's recurrent layers over the real tokens of each sequence, one after the other.
 
     depth: number of layers. causal: True: left to right, all of the width; False: bidirectional, half of the width each
     way. residual: True: each layer is a branch behind a norm, as a Transformer's are, and a norm follows the last one
     (`RecurrentLayer`); False: bare layers, torch's own stack. dropout: dropout of each branch, or between bare layers.
     Raises ValueError for an odd dim of a bidirectional network.
-    Adjacency and segments are refused: the state is carried along all tokens in order.
+    Adjacency is refused: the state is carried along all tokens in order, and begins anew in each packed sequence.
     """
 
     is_recurrent = True

@@ -19,10 +19,12 @@ from seqkit.interfaces import Backbone, Cache, Embedded
 from seqkit.interfaces.batch import Padding
 from seqkit.nn.attention.context import cross_attention_context
 from seqkit.nn.attention.features import AttentionFeature
+from seqkit.nn.attention.kv_cache import reordered
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.checks import check_at_least, check_probability
 from seqkit.nn.padding import zero_padded
 from seqkit.nn.recurrence import RecurrentLayer, State, run_layers
+from seqkit.nn.segments import SegmentRows
 
 
 class RNNDecoder(Backbone):
@@ -41,12 +43,14 @@ class RNNDecoder(Backbone):
     `(dim, num_heads) -> MultiHeadAttention`, Bahdanau's where its mechanism is AdditiveAttention; None: without.
     dropout: dropout of each layer's output. An LSTM's cell states start at zero.
     Raises ValueError for sizes below 1, an unknown cell, or an attention that does not support cross-attention.
-    Adjacency and segments are refused: the state is carried along all tokens in order.
+    Adjacency is refused: the state is carried along all tokens in order. Packed targets each begin with s_0 of their
+    row's encoder output, and attend to that.
     """
 
     causal = True
     is_recurrent = True
     is_encoder_decoder = True
+    supports_segments = True
 
     def __init__(
         self,
@@ -89,9 +93,12 @@ class RNNDecoder(Backbone):
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
         """Hidden states [b n d], zero where padded.
 
-        Raises ValueError for adjacency, segments, no source, or an example without tokens.
+        Raises ValueError for adjacency, no source, or packed targets with a cache.
         """
         memory, given = checked(self, embedded, cache)
+        if embedded.segments is not None:
+            rows = SegmentRows.of(embedded.segments, embedded.valid)
+            return rows.map(lambda own: self._of_rows(own, embedded, memory))
         own_cache = self.init_cache(1) if given is None else given
         summary = self._summary(memory)
         if own_cache.num_tokens == 0:
@@ -105,6 +112,11 @@ class RNNDecoder(Backbone):
             torch.cat([self.dropout(hidden), attended, embedded.hidden], dim=-1)
         ).tanh()
         return zero_padded(output, embedded.valid)
+
+    def _of_rows(self, rows: SegmentRows, packed: Embedded, memory: Embedded) -> Tensor:
+        """Hidden states [s m d] of packed targets, each with the encoder's output of its row of the batch."""
+        own_memory = reordered(memory, rows.batch_row)
+        return self.forward(rows.embedded(packed).replace(memory=own_memory))
 
     def _summary(self, memory: Embedded) -> Tensor:
         """[b d] from both ends of the encoder's output."""

@@ -11,16 +11,23 @@ from typing import Any
 from torch import Tensor, nn
 
 from seqkit.interfaces import Backbone, Cache, Embedded
+from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.kv_cache import StateCache as StateCache
+from seqkit.nn.block import Residual
+from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.padding import zero_padded
+from seqkit.nn.segments import SegmentRows
 
 
 class SequenceBackbone(Backbone):
-    """Base class of backbones that support neither adjacency nor segments, and have a cache if they are causal.
+    """Base class of backbones that support segments and no adjacency, and have a cache if they are causal.
 
     A subclass sets `dim` and `causal`, and writes `run` and `new_cache`, which are abstract. `forward` refuses what is
-    not supported, makes padding zero, and counts `num_tokens` of the cache, so `run` writes the states alone.
+    not supported, gives `run` each packed sequence as a row of its own, so that no state goes from one to the next,
+    makes padding zero, and counts `num_tokens` of the cache, so `run` writes the states alone.
     """
+
+    supports_segments = True
 
     @abstractmethod
     def run(self, embedded: Embedded, cache: Any) -> Tensor:
@@ -31,12 +38,20 @@ class SequenceBackbone(Backbone):
         """An empty cache, for any number of tokens."""
 
     def forward(self, embedded: Embedded, cache: Cache | None = None) -> Tensor:
-        """Hidden states [b n d], zero where padded. Raises ValueError for adjacency, segments or another cache."""
+        """Hidden states [b n d], zero where padded.
+
+        Raises ValueError for adjacency, for segments with a cache, or for another cache.
+        """
         name = type(self).__name__
-        if embedded.adjacency is not None or embedded.segments is not None:
-            raise ValueError(
-                f"{name} does not support adjacency or segments; it runs over the tokens in order"
-            )
+        if embedded.adjacency is not None:
+            raise ValueError(f"{name} does not support adjacency; it runs over the tokens in order")
+        if embedded.segments is not None:
+            if cache is not None:
+                raise ValueError(
+                    f"{name} has no cache of packed sequences; give each a row of its own"
+                )
+            rows = SegmentRows.of(embedded.segments, embedded.valid)
+            return rows.map(lambda own: self.run(own.embedded(embedded), None))
         if cache is not None and not self._made(cache):
             owner = "" if cache.owner is None else f" of {cache.owner.__name__}"
             raise ValueError(
@@ -66,6 +81,30 @@ class SequenceBackbone(Backbone):
             raise ValueError(f"{type(self).__name__}.new_cache gives {cache!r}; return a Cache")
         cache.owner = type(self)
         return cache
+
+
+class StateLayer(nn.Module):
+    """x + dropout(mixer(norm(x))): a layer of a `LayerStack`."""
+
+    def __init__(self, norm: nn.Module, mixer: StateMixer, dropout: float):
+        super().__init__()
+        self.norm = norm
+        self.mixer = mixer
+        self.residual = Residual(mixer.dim, dropout=dropout)
+
+    def forward(
+        self, x: Tensor, valid: Tensor | None, cache: StateCache | None, index: int
+    ) -> Tensor:
+        """x: [b n d]. valid: [b n] bool, True = real; None: all are. index: index of the layer in the cache."""
+        normed = self.norm(x)
+        if cache is None:
+            y = self.mixer(normed, AttentionContext(query_valid=valid))
+        else:
+            if valid is not None:  # a norm's bias would make padding an input
+                normed = zero_padded(normed, valid)
+            y, cache.states[index] = self.mixer.step(normed, valid, cache.states[index])
+        mixed: Tensor = self.residual(x, y)
+        return mixed
 
 
 class LayerStack(SequenceBackbone):

@@ -111,8 +111,8 @@ class TCN(LayerStack):
     Time O(n k d^2) for each layer, in parallel over tokens; memory O(n d). A step with a cache costs O(k d^2), and the
     cache holds about `receptive_field` inputs of each token's width, however long the past.
     Use it as the baseline of long sequences with local structure (sound, sensors, characters).
-    It refuses adjacency, as the RNNs do (graphs need model.adjacency=ignore), and segments. It knows the order of
-    tokens by their columns (`is_recurrent`), so no positions are added to a sequence.
+    It refuses adjacency, as the RNNs do (graphs need model.adjacency=ignore). It knows the order of tokens by their
+    columns (`is_recurrent`), so no positions are added to a sequence.
     Raises ValueError for sizes below 1, a kernel size below 2, or an even one with causal=False.
 
     >>> from seqkit.interfaces import Embedded

@@ -32,6 +32,8 @@ class Towers(Backbone):
 
     supports_adjacency = True
     joins_graphs = True
+    # a run is in one packed example
+    supports_segments = True
 
     def __init__(self, parts: Mapping[str, Backbone]):
         super().__init__()

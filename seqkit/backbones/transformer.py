@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from seqkit.nn.block import MLP, BaseBlock, ParallelBlock, PostNormBlock, PreNor
 from seqkit.nn.checks import check_at_least, check_probability
 from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.initialization import init_weights
+from seqkit.nn.mixers.base import BothDirections, Mixer, StateMixer
 from seqkit.nn.mlp import GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.norm import ZeroCenteredRMSNorm
@@ -27,21 +29,24 @@ from seqkit.nn.packing import Packing, is_worth_packing, packing_of
 from seqkit.nn.padding import zero_padded
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.bias import EdgeBias
+from seqkit.nn.segments import SegmentRows
 
 
 @dataclass(frozen=True)
 class ContextKind:
     """Properties of a layer that its attention context depends on; layers of one kind share a context.
 
-    position: index into the backbone's positions; None: the layer has none. needs_mask, num_heads, head_dim: as in its
-    attention layer. has_cross_attention: whether it also attends to a memory.
+    position: index into the backbone's positions; None: the layer has none. needs_mask, needs_rows, num_heads,
+    head_dim: as in its mixer. cross_needs_mask: needs_mask of its cross-attention, whose mechanism may be another;
+    None: it has none.
     """
 
     position: int | None
     needs_mask: bool
+    needs_rows: bool
     num_heads: int
     head_dim: int
-    has_cross_attention: bool
+    cross_needs_mask: bool | None
 
 
 TOKENWISE = {
@@ -52,6 +57,7 @@ TOKENWISE = {
 """Types of modules that work on each token by itself. Others, also subclasses of these, are taken to mix tokens."""
 
 BlockFactory = Callable[[int, int], BaseBlock]
+MixerFactory = Callable[[int, int], Mixer]
 
 
 class Transformer(Backbone):
@@ -61,15 +67,19 @@ class Transformer(Backbone):
 
     dim: width. depth: number of blocks. num_heads: number of attention heads. causal: True: a token attends to itself
     and earlier ones only. None: as the batch says (`Backbone.causal`).
-    block: `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. position: positions inside attention
-    (`Rotary()`); None: positions are added to the embeddings. Both may be a list: an entry for each layer, or a pattern
-    to repeat ([local, local, full] for 12 layers). The stack supports a feature if every block supports it.
+    block: `(dim, num_heads) -> BaseBlock`; a variant is another block passed in. mixer: what stands where the block's
+    attention does, `(dim, num_heads) -> Mixer`, such as a recurrent network; None: the block's own attention. position:
+    positions inside attention (`Rotary()`), of the layers that have it; None: positions are added to the embeddings,
+    unless a mixer carries a state from token to token, which then knows their order. Each may be a list: an entry for
+    each layer, or a pattern to repeat ([local, local, full] for 12 layers; [Mamba, Mamba, Mamba, None], a hybrid). The
+    stack supports a feature if every block supports it.
     norm: norm of the last output. input_norm: norm of the embeddings (BERT); None: none. dropout: dropout probability
     of residual branches and attention weights, unless a component has its own.
+    With causal=False a mixer that goes from left to right is two, and their sum (`BothDirections`).
     Weights are initialised as GPT-2's: normal with std 0.02, output projections divided by sqrt(2 depth) (Radford et
-    al. 2019, section 2.3).
-    Raises ValueError if the length of a list does not divide depth, if heads do not fit, or if an attention does not
-    support what causal, position or blocks require.
+    al. 2019, section 2.3). Mixers that carry a state keep their own.
+    Raises ValueError if the length of a list does not divide depth, if heads do not fit, or if an attention or mixer
+    does not support what causal, position or blocks require.
     """
 
     needs_unit_inputs = False
@@ -82,6 +92,7 @@ class Transformer(Backbone):
         num_heads: int = 8,
         causal: bool | None = False,
         block: BlockFactory | Sequence[BlockFactory] = PreNormBlock,
+        mixer: MixerFactory | Sequence[MixerFactory | None] | None = None,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         input_norm: Callable[[int], nn.Module] | None = None,
         position: RelativePosition | Sequence[RelativePosition | None] | None = None,
@@ -93,12 +104,20 @@ class Transformer(Backbone):
         self.dim = dim
         self.num_heads = num_heads
         self.causal = causal
-        self.blocks = nn.ModuleList(
-            make(dim, num_heads) for make in _per_layer("block", block, depth)
-        )
+        self.blocks = nn.ModuleList()
+        blocks = _per_layer("block", block, depth)
+        mixers = _per_layer("mixer", mixer, depth)
+        _check_attention_is_used(blocks, mixers)
+        for make, of_layer in zip(blocks, mixers):
+            if of_layer is None:
+                self.blocks.append(make(dim, num_heads))
+            else:
+                attention = partial(_directed, of_layer, causal is False)
+                with_mixer = cast(Callable[..., BaseBlock], make)
+                self.blocks.append(with_mixer(dim, num_heads, attention=attention))
         self.norm = norm(dim)
         self.input_norm = input_norm(dim) if input_norm is not None else None
-        positions = _per_layer("position", position, depth)
+        positions = _used_positions(self._blocks, _per_layer("position", position, depth))
         unlike: list[RelativePosition] = []
         for one in positions:
             if one is not None and _index_of(one, unlike) is None:
@@ -109,6 +128,7 @@ class Transformer(Backbone):
         self.kinds = [
             _kind(block, position, unlike) for block, position in zip(self._blocks, positions)
         ]
+        self._looks_back = not all(block.attention.carries_state for block in self._blocks)
         self._declare_support()
         init_weights(self.blocks)
         for module in self.blocks.modules():
@@ -126,7 +146,12 @@ class Transformer(Backbone):
         return cast(RelativePosition, self.positions[kind.position])
 
     def _required(self, block: BaseBlock, kind: ContextKind) -> AttentionFeature:
-        """The features that a block's attention must support."""
+        """The features that a block's attention must support. Raises ValueError if a state had to turn round."""
+        if self.causal is None and block.attention.carries_state:
+            raise ValueError(
+                f"{type(block.attention).__name__} cannot go in the direction that a batch says (causal=None); set "
+                "causal to true or false"
+            )
         if self.causal:
             required = AttentionFeature.CAUSAL
         else:
@@ -157,6 +182,7 @@ class Transformer(Backbone):
         self.uses_positions = bool(self.positions)
         self.takes_causality = AttentionFeature.REACH in supports
         self.knows_columns = AttentionFeature.UNORDERED not in supports
+        self.is_recurrent = any(block.attention.carries_state for block in self._blocks)
 
     def check_supported(self, spec: TokenSpec) -> None:
         """Raise ValueError if a position does not fit the tokens' axes, or an adjacency is unsupported or missing."""
@@ -217,7 +243,7 @@ class Transformer(Backbone):
             layer_cache = None if cache is None else cache.layers[i]
             x = block(x, contexts[kind], layer_cache)
         if cache is not None:
-            cache.append(embedded)
+            cache.append(embedded, keep=self._looks_back)
         x = self.norm(x)
         if packing is not None:
             x = packing.pad(x)
@@ -243,11 +269,16 @@ class Transformer(Backbone):
     ) -> dict[ContextKind, AttentionContext]:
         """The attention context of each kind of layer. packing: of their inputs; None: they are padded.
 
-        Raises ValueError for segments, an adjacency or a memory that attention would ignore, and for a missing memory.
+        Raises ValueError for segments, an adjacency or a memory that attention would ignore, for segments with a cache,
+        and for a missing memory.
         """
         if embedded.segments is not None and not self.supports_segments:
             raise ValueError(
                 "this attention does not support segments; give each packed sequence its own row"
+            )
+        if embedded.segments is not None and cache is not None:
+            raise ValueError(
+                "a Transformer has no cache of packed sequences; give each a row of its own"
             )
         if embedded.adjacency is not None and not self.supports_adjacency:
             raise ValueError(
@@ -269,10 +300,15 @@ class Transformer(Backbone):
                 needs_mask=kind.needs_mask,
             )
             cross = None
-            if memory is not None and kind.has_cross_attention:
-                cross = cross_attention_context(embedded.valid, memory, needs_mask=kind.needs_mask)
+            if memory is not None and kind.cross_needs_mask is not None:
+                cross = cross_attention_context(
+                    embedded.valid, memory, needs_mask=kind.cross_needs_mask
+                )
                 cross = replace(cross, packing=packing)
             found[kind] = replace(context, cross=cross, packing=packing)
+            if kind.needs_rows and embedded.segments is not None:
+                rows = SegmentRows.of(embedded.segments, embedded.valid)
+                found[kind] = replace(found[kind], segments=rows)
         return found
 
     def _edge_bias(self, kind: ContextKind, embedded: Embedded) -> Tensor | None:
@@ -308,6 +344,42 @@ class Transformer(Backbone):
         return TransformerCache([block.attention.init_cache(max_tokens) for block in self._blocks])
 
 
+def _directed(make: MixerFactory, both: bool, dim: int, num_heads: int) -> Mixer:
+    """A mixer that goes in both directions, if it should and does not yet."""
+    mixer = make(dim, num_heads)
+    if both and isinstance(mixer, StateMixer) and AttentionFeature.CAUSAL in mixer.supports:
+        return BothDirections(mixer, cast(StateMixer, make(dim, num_heads)))
+    return mixer
+
+
+def _check_attention_is_used(
+    blocks: Sequence[BlockFactory], mixers: Sequence[MixerFactory | None]
+) -> None:
+    """Raise ValueError for a block with an attention of its own whose layers all have a mixer in its place."""
+    for own in blocks:
+        if isinstance(own, partial) and "attention" in own.keywords:
+            others = [mixer for block, mixer in zip(blocks, mixers) if block is own]
+            if None not in others:
+                raise ValueError(
+                    "a mixer takes the place of block.attention in every layer; leave one of the two out, or write "
+                    "null in mixer where a layer has the block's attention"
+                )
+
+
+def _used_positions(
+    blocks: Sequence[BaseBlock], given: Sequence[RelativePosition | None]
+) -> list[RelativePosition | None]:
+    """The position inside attention of each layer. Raises ValueError for one whose layers all carry a state instead."""
+    used = [None if block.attention.carries_state else one for block, one in zip(blocks, given)]
+    for one in given:
+        if one is not None and not any(one is other for other in used):
+            raise ValueError(
+                f"position has {type(one).__name__} where no layer has attention; write null there: "
+                "mixers that carry a state know the order"
+            )
+    return used
+
+
 Each = TypeVar("Each")
 
 
@@ -317,8 +389,8 @@ def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each
         return [given] * depth
     if not given or depth % len(given):
         raise ValueError(
-            f"{name} is a list of {len(given)}, which does not divide depth={depth}; give one for each layer, "
-            "or a pattern that can be repeated"
+            f"{name} is a list of {len(given)}, which does not divide depth={depth}; make depth a multiple of that, or "
+            "give one for each layer"
         )
     return list(given) * (depth // len(given))
 
@@ -326,7 +398,7 @@ def _per_layer(name: str, given: Each | Sequence[Each], depth: int) -> list[Each
 def _is_tokenwise(layer: nn.Module) -> bool:
     """Whether a layer and all in it work on each token by itself, or are an attention that takes a packed row."""
     if type(layer) is MultiHeadAttention:
-        own = (layer.qkv_proj, layer.q_proj, layer.out_proj)
+        own = (layer.qkv_proj, layer.q_proj, layer.gate_proj, layer.out_proj)
         return all(_is_tokenwise(projection) for projection in own if projection is not None)
     is_known = type(layer) in TOKENWISE or _is_sharded(layer) or _is_low_rank_change(layer)
     return is_known and all(_is_tokenwise(child) for child in layer.children())
@@ -351,9 +423,10 @@ def _kind(
     return ContextKind(
         index,
         attention.needs_mask,
+        attention.needs_rows,
         attention.num_heads,
         attention.head_dim,
-        block.has_cross_attention,
+        block.cross_attention.needs_mask if block.has_cross_attention else None,
     )
 
 

@@ -20,8 +20,16 @@ from seqkit.registry.plugins import import_plugins
 if TYPE_CHECKING:
     from seqkit.testing import Checked
 
-KINDS = ("tokenizer", "backbone", "objective", "mechanism", "position", "relative_position")
-CHECKED = "tokenizer, backbone, objective, mechanism or position"
+KINDS = (
+    "tokenizer",
+    "backbone",
+    "objective",
+    "mixer",
+    "mechanism",
+    "position",
+    "relative_position",
+)
+CHECKED = "tokenizer, backbone, objective, mixer, mechanism or position"
 LIBRARIES = ("hf", "timm")
 
 Check = Callable[..., "Checked"]
@@ -167,12 +175,14 @@ def _found(what: str) -> dict[str, object]:
 def _bases() -> tuple[type, ...]:
     from seqkit.interfaces import Backbone, Objective, Tokenizer
     from seqkit.nn.attention.mechanism import AttentionMechanism
+    from seqkit.nn.mixers.base import Mixer
     from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 
     return (
         Tokenizer,
         Backbone,
         Objective,
+        Mixer,
         AttentionMechanism,
         PositionalEncoding,
         RelativePosition,
@@ -188,6 +198,7 @@ def _checked(subject: Any, settings: Settings, args: Namespace, **options: Any) 
     from seqkit.config.builder import check_whole
     from seqkit.testing import (
         check_mechanism,
+        check_mixer,
         check_objective,
         check_position,
         check_relative_position,
@@ -207,7 +218,12 @@ def _checked(subject: Any, settings: Settings, args: Namespace, **options: Any) 
             return _check_backbone(subject, settings, **options)
         if issubclass(subject, objective):
             return check_objective(subject(**settings), **options)
-        each: tuple[Any, ...] = (check_mechanism, check_position, check_relative_position)
+        each: tuple[Any, ...] = (
+            check_mixer,
+            check_mechanism,
+            check_position,
+            check_relative_position,
+        )
         check = next(c for b, c in zip(others, each, strict=True) if issubclass(subject, b))
         found: Checked = check(partial(subject, **settings), **options)
         return found

@@ -169,7 +169,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     text = "a recipe (name or YAML file), or folders of finished runs"
     add_recipe(parser, "what", nargs="+", metavar="RECIPE|RUN", help=text)
     add = parser.add_argument
-    backbones = f"backbones, first the reference (default: {','.join(DEFAULT_BACKBONES)})"
+    backbones = (
+        "backbones or mixers (3Mamba+MultiHeadAttention is a pattern of four), first the reference "
+        f"(default: {','.join(DEFAULT_BACKBONES)})"
+    )
     add("--backbones", metavar="A,B,…", help=backbones)
     vary = "compare values of a key of the recipe; may be given more than once"
     add("--vary", action="append", default=[], metavar="KEY=A,B", help=vary)

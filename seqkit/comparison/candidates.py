@@ -14,8 +14,10 @@ import torch
 from seqkit.analysis.cost import training_flops
 from seqkit.analysis.receptive_field import farthest_input
 from seqkit.comparison.budget import nearest
+from seqkit.comparison.patterns import backbone_or_mixers
 from seqkit.comparison.settings import Settings, Variant
 from seqkit.config import Config, build, complete, dotted
+from seqkit.config.mixers import MIXER
 from seqkit.config.overrides import Word
 from seqkit.config.record import value_at, with_values
 from seqkit.config.schema import Field, fits
@@ -416,23 +418,27 @@ def _optimizers(draft: Draft) -> list[dict[str, Any]]:
 
 
 def backbone_values(config: Mapping[str, Any], name: str) -> dict[str, object]:
-    """Values that put a backbone in the place of a recipe's; in an encoder–decoder, of both."""
+    """Values that put a backbone, or a Transformer with mixers, in a recipe's place; in an encoder–decoder, of both."""
     backbone = config["model"]["backbone"]
+    other = backbone_or_mixers(name)
     if "parts" in backbone:  # Towers
-        return {f"model.backbone.parts.{part}": name for part in backbone["parts"]}
+        return {f"model.backbone.parts.{part}": other for part in backbone["parts"]}
     if "encoder" in backbone:
         encoder = backbone["encoder"]
-        if name.lower() == encoder["type"].lower():
+        if other == {"type": encoder["type"]}:
             return {}
+        if MIXER in other and backbone["decoder"]["type"] == other["type"]:
+            return {"model.backbone.encoder": other, "model.backbone.decoder": other}
         sizes = {key: encoder[key] for key in ("dim", "depth") if key in encoder}
-        inner = {"type": name, **sizes, "causal": True}
+        inner = {**other, **sizes, "causal": True}
         decoder = {"type": "AttentionDecoder", "backbone": inner}
-        return {"model.backbone.encoder": name, "model.backbone.decoder": decoder}
-    values: dict[str, object] = {"model.backbone": Word(name)}
+        return {"model.backbone.encoder": other, "model.backbone.decoder": decoder}
+    values: dict[str, object] = {"model.backbone": other}
     # the recipe's is as causal as the objective needs (null), which the other may not be able to be
     if backbone.get("causal", False) is None:
-        key = Field("backbone", kind="backbone").keys_below(name, "model.backbone").get("causal")
-        if key is not None and not fits(None, key.hint):
+        keys = Field("backbone", kind="backbone").keys_below(other["type"], "model.backbone")
+        key = keys.get("causal")
+        if key is not None and (MIXER in other or not fits(None, key.hint)):
             objective: Objective = build({"model": config["model"]}).model["objective"]
             values["model.backbone.causal"] = bool(objective.causal)
     return values

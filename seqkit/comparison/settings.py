@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import yaml
 
+from seqkit.comparison.patterns import in_a_word
+from seqkit.config.mixers import MIXER
 from seqkit.config.overrides import Word
 from seqkit.config.recipe import load_yaml
 from seqkit.errors import UsageError
@@ -37,9 +39,10 @@ class Settings:
     """Settings of a comparison.
 
     recipe, preset, overrides: as for `seqkit fit`; overrides are words of the command line (`--data.limit`, `200`).
-    backbones, vary: what differs; every combination is a candidate. vary: values by dotted key; `width` is that of all
-    backbones in the backbone. `model.backbone.position` also takes positions that are added to the embeddings
-    (`Sinusoidal`), which are `model.position` in a recipe.
+    backbones, vary: what differs; every combination is a candidate. backbones: names of backbones, or of mixers, which
+    stand in a Transformer in the place of attention (`MinGRU`; `3Mamba+MultiHeadAttention`, a pattern of four).
+    vary: values by dotted key; `width` is that of all backbones in the backbone. `model.backbone.position` also takes
+    positions that are added to the embeddings (`Sinusoidal`), which are `model.position` in a recipe.
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
     lr_trials: learning rates for each candidate; 0: nothing is tuned. depths: try half and double the depth at an equal
     budget, where backbones are compared at equal parameters or FLOPs and tuned. measure: measure speed and memory.
@@ -170,18 +173,23 @@ def _values(text: str) -> list[str]:
 
 
 def _short(label: str) -> str:
-    """`model.backbone.position=Rotary` as `position=Rotary`; a component in braces by its type."""
+    """`model.backbone.position=Rotary` as `position=Rotary`; a component in braces by its type, a list as one word."""
     if "{" not in label:
         key, is_pair, value = label.rpartition("=")
     else:
         key, is_pair, value = label.partition("=")
     if not is_pair:
         return label
+    name = key.rpartition(".")[2]
+    is_written_out = value.startswith("{") or name == MIXER
     try:
-        written: Any = load_yaml(value) if value.startswith("{") else value
+        written: Any = load_yaml(value) if is_written_out else value
     except yaml.YAMLError:
         raise UsageError(
             f"--vary {key}: {value!r} is not readable; close every brace and quote"
         ) from None
-    shown = written.get("type", value) if isinstance(written, dict) else value
-    return f"{key.rpartition('.')[2]}={shown}"
+    if isinstance(written, dict):
+        value = written.get("type", value)
+    elif isinstance(written, list):
+        value = in_a_word(written)
+    return f"{name}={value}"

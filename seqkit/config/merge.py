@@ -15,6 +15,7 @@ from typing import Any, Literal
 import yaml
 
 from seqkit.config.foreign_models import with_foreign
+from seqkit.config.mixers import MIXER, with_mixers, without_replaced
 from seqkit.config.overrides import Switch, Word, shown
 from seqkit.config.own_files import data_source, tell_unread, with_own_files
 from seqkit.config.recipe import check_name, load_yaml
@@ -120,9 +121,7 @@ def overridden(top: Node, config: Written, pairs: Pairs) -> Written:
                 raise UsageError(
                     f"{above} is null, so {'.'.join(path)} has no place; leave one of the two out"
                 )
-    for path, is_type, value in sorted(
-        paths, key=lambda one: (len(one[0]), one[0] == ["trainer", "min_steps"])
-    ):
+    for path, is_type, value in sorted(paths, key=_order):
         if is_type:
             over = {"type": value.read() if isinstance(value, Word) else value}
         else:
@@ -131,6 +130,12 @@ def overridden(top: Node, config: Written, pairs: Pairs) -> Written:
             over = {name: over}
         config = top.merge(config, over)
     return config
+
+
+def _order(one: tuple[list[str], bool, Any]) -> tuple[int, bool, bool]:
+    """Place of an override among the others: after what takes away others' values."""
+    path = one[0]
+    return len(path), path[-1] != MIXER, path == ["trainer", "min_steps"]
 
 
 class Node:
@@ -205,7 +210,7 @@ class Node:
 
     # ── merging ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _read(self, field: Field, word: Any) -> Any:
+    def read(self, field: Field, word: Any) -> Any:
         """The value of a key from its word on the command line: 7 is a text if only a text is allowed."""
         if not isinstance(word, Word):
             return word
@@ -235,11 +240,13 @@ class Node:
         if self.path == "trainer" and over.keys() & {"max_epochs", "max_steps"}:
             # of a recipe, whose length another takes the place of
             base = {**base, "min_steps": None}
+        if MIXER in over and MIXER in self.fields:
+            base, over = with_mixers(self, base, over)
         merged = {**base, **over}
         for name in [name for name in over if name in base and name in self.fields]:
             field = self.fields[name]
-            old = self._read(field, base[name])
-            new = self._read(field, over[name])
+            old = self.read(field, base[name])
+            new = self.read(field, over[name])
             if field.is_list(old) and isinstance(new, Mapping) and "type" not in new:
                 raise UsageError(
                     f"{self.at(name)} is a list; give the whole of it: --{self.at(name)} '[…]'"
@@ -251,10 +258,13 @@ class Node:
             if old is None or new is None:
                 merged[name] = new
             else:
-                merged[name] = self._merged(field, old, new)
+                merged[name] = self.merge_component(field, old, new)
         return merged
 
-    def _merged(self, field: Field, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    def merge_component(
+        self, field: Field, old: dict[str, Any], new: dict[str, Any]
+    ) -> dict[str, Any]:
+        """A component, or components by names, on top of another."""
         if field.shape == "names":
             return self.below(field, {**old, **new}).merge(old, new)
         name = new.get("type", old.get("type"))
@@ -287,14 +297,15 @@ class Node:
             be = "is" if len(missing) == 1 else "are"
             what = f"{' and '.join(missing)} {be} missing"
             raise UsageError(f"{what}; write it in the recipe, or give --{missing[0]} VALUE")
-        return {
+        found = {
             name: self._completed(field, config.get(name, field.default))
             for name, field in self.fields.items()
         }
+        return without_replaced(self, config, found) if MIXER in self.fields else found
 
     def _completed(self, field: Field, value: Any) -> Any:
         path = self.at(field.name)
-        value = self._read(field, value)
+        value = self.read(field, value)
         if field.is_plain:
             try:
                 check_value(value, field.hint)

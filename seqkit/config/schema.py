@@ -22,7 +22,7 @@ from seqkit.registry.lookup import registered
 
 KIND_BY_TYPE = {
     "Tokenizer": "tokenizer", "Backbone": "backbone", "Objective": "objective", "PositionalEncoding": "position",
-    "RelativePosition": "relative_position", "BaseBlock": "block", "MultiHeadAttention": "attention",
+    "RelativePosition": "relative_position", "BaseBlock": "block", "Mixer": "mixer",
     "AttentionMechanism": "mechanism", "CausalConvolution": "convolution", "RotaryScaling": "rotary_scaling",
     "DataSource": "data_source", "OptimizerFactory": "optimizer", "Schedule": "schedule", "LoggerFactory": "logger",
     "FineTuning": "fine_tuning", "Transform": "transform", "Projection": "projection",

@@ -339,8 +339,8 @@ class DataModule(LightningDataModule):
         if self.loading.packing is not None and not backbone.supports_segments:
             which = f"which this {type(backbone).__name__} cannot tell apart (no segments)"
             raise ValueError(
-                f"packing puts examples into a row, {which}; use Transformer with ScaledDotProductAttention and no "
-                "convolution, or tokens_per_batch"
+                f"packing puts examples into a row, {which}; use a backbone that supports segments, as LSTM does, "
+                "or tokens_per_batch"
             )
 
     def _fit_tokenizer(self, splits: Splits) -> None:

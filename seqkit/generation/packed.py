@@ -31,7 +31,11 @@ from seqkit.model import Model
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import LayerCache, TransformerCache
-from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
+from seqkit.nn.attention.multi_head import (
+    MultiHeadAttention,
+    ScaledDotProductAttention,
+    gated,
+)
 from seqkit.nn.block import MLP, BaseBlock, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.embedder import Embedder
@@ -325,6 +329,9 @@ def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> F
     c = layer.head_dim
     qkv_proj = function_of(layer.qkv_proj, num_sequences, kernels)
     out_proj = function_of(layer.out_proj, num_sequences, kernels)
+    gate_proj = None
+    if layer.gate_proj is not None:
+        gate_proj = function_of(layer.gate_proj, num_sequences, kernels)
     # [k d], the weight of the newest input first
     kernel = None
     if layer.convolution is not None:
@@ -359,18 +366,22 @@ def _attention(layer: MultiHeadAttention, num_sequences: int, kernels: Any) -> F
         past = buffers.past
         heads = heads.to(past.dtype)
         if kernels is not None:
-            return out_proj(kernels.attend(heads, past, slot, scale).flatten(1))
-        new = heads.narrow(1, h, 2 * g)
-        if isinstance(slot, int):
-            past.select(2, slot).copy_(new)
+            attended = kernels.attend(heads, past, slot, scale).flatten(1)
         else:
-            past.transpose(1, 2)[torch.arange(len(slot), device=slot.device), slot] = new
-        keys, values = past.narrow(2, 0, num_slots).split(g, dim=1)
-        queries = heads.narrow(1, 0, h).unflatten(1, (g, h // g))
-        attended = F.scaled_dot_product_attention(
-            queries, keys, values, context.attn_mask, scale=scale
-        )
-        return out_proj(attended.flatten(1).to(x.dtype))
+            new = heads.narrow(1, h, 2 * g)
+            if isinstance(slot, int):
+                past.select(2, slot).copy_(new)
+            else:
+                past.transpose(1, 2)[torch.arange(len(slot), device=slot.device), slot] = new
+            keys, values = past.narrow(2, 0, num_slots).split(g, dim=1)
+            queries = heads.narrow(1, 0, h).unflatten(1, (g, h // g))
+            attended = F.scaled_dot_product_attention(
+                queries, keys, values, context.attn_mask, scale=scale
+            )
+            attended = attended.flatten(1).to(x.dtype)
+        if gate_proj is not None:
+            attended = gated(attended, gate_proj(x))
+        return out_proj(attended)
 
     return attend
 
@@ -413,9 +424,7 @@ def _is_known_block(block: BaseBlock) -> bool:
         or type(layer) is not MultiHeadAttention
     ):
         return False
-    is_dot_product = (
-        type(layer.mechanism) is ScaledDotProductAttention and layer.mechanism.softcap is None
-    )
+    is_dot_product = type(layer.mechanism) is ScaledDotProductAttention and layer.mechanism.is_plain
     # complex pairs need even strides
     return (
         is_dot_product

@@ -17,6 +17,7 @@ from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.checks import check_above_0, check_probability
 from seqkit.nn.dropout import InheritedDropout
+from seqkit.nn.mixers.base import Mixer
 
 Activation = Callable[[], nn.Module]
 """Builds an activation: nn.GELU, or partial(nn.GELU, approximate="tanh") as in GPT-2."""
@@ -135,12 +136,13 @@ class Residual(InheritedDropout):
 class BaseBlock(nn.Module, ABC):
     """Base class of blocks: the components that pre-norm, post-norm and parallel blocks share.
 
-    attention: attention layer, `(dim, num_heads) -> MultiHeadAttention`. mlp: MLP, `dim -> nn.Module`. norm: norm,
+    attention: attention layer or another mixer, `(dim, num_heads) -> Mixer`. mlp: MLP, `dim -> nn.Module`. norm: norm,
     `dim -> nn.Module`. residual: residual connection, `dim -> nn.Module`. A variant is another component passed in.
     attention_norm: norm before attention, if it differs (ModernBERT's first block has none there); None: `norm`.
     cross_attention: True: cross-attention to a memory between attention and MLP (the decoder of an encoder–decoder).
     zero_init: True: the output projections start at zero, so that a pre-norm or parallel block starts as the identity
-    (Goyal et al. 2017, section 5.1).
+    (Goyal et al. 2017, section 5.1). The branch of a mixer without one (LSTM, GRU, RNN, SLSTM, and MinGRU and MinLSTM
+    without `expand`) starts as it does without zero_init.
     """
 
     def __init__(
@@ -148,7 +150,7 @@ class BaseBlock(nn.Module, ABC):
         dim: int,
         num_heads: int,
         *,
-        attention: Callable[[int, int], MultiHeadAttention] = MultiHeadAttention,
+        attention: Callable[[int, int], Mixer] = MultiHeadAttention,
         mlp: Callable[[int], nn.Module] = MLP,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         residual: Callable[[int], nn.Module] = Residual,
@@ -162,7 +164,10 @@ class BaseBlock(nn.Module, ABC):
         self.attention_residual = residual(dim)
         if cross_attention:
             self.cross_norm = norm(dim)
-            self.cross_attention = attention(dim, num_heads).for_cross_attention()
+            over_memory = attention(dim, num_heads)
+            if not isinstance(over_memory, MultiHeadAttention):
+                over_memory = MultiHeadAttention(dim, num_heads)
+            self.cross_attention = over_memory.for_cross_attention()
             self.cross_residual = residual(dim)
         self.mlp_norm = norm(dim)
         self.mlp = mlp(dim)
@@ -238,7 +243,7 @@ class ParallelBlock(BaseBlock):
         dim: int,
         num_heads: int,
         *,
-        attention: Callable[[int, int], MultiHeadAttention] = MultiHeadAttention,
+        attention: Callable[[int, int], Mixer] = MultiHeadAttention,
         mlp: Callable[[int], nn.Module] = MLP,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         residual: Callable[[int], nn.Module] = Residual,

@@ -23,3 +23,12 @@ def check_at_least(least: int, **settings: int | None) -> None:
     for name, value in settings.items():
         if value is not None and value < least:
             raise ValueError(f"{name}={value}; make it {least} or more")
+
+
+def check_heads(num_heads: int, **widths: int) -> None:
+    """Raise ValueError for a width that does not split into equal heads."""
+    for name, width in widths.items():
+        if width < 1 or width % num_heads:
+            raise ValueError(
+                f"{name}={width} does not split into num_heads={num_heads} equal heads; make it a multiple"
+            )

@@ -15,6 +15,10 @@ from torch import Tensor, nn
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import LayerCache
 from seqkit.nn.checks import check_at_least
+from seqkit.nn.precision import float32_or_more
+
+BLOCK = 2**18
+"""Numbers of x of which a CPU takes the gradients at once: what is computed of them stays in its cache."""
 
 
 class CausalConvolution(nn.Module):
@@ -33,7 +37,6 @@ class CausalConvolution(nn.Module):
         AttentionFeature.BIDIRECTIONAL
         | AttentionFeature.UNORDERED
         | AttentionFeature.ADJACENCY
-        | AttentionFeature.SEGMENTS
         | AttentionFeature.CROSS_ATTENTION
     )
     """Features that an attention layer with such a convolution does not support, whatever its mechanism does."""
@@ -53,14 +56,25 @@ class CausalConvolution(nn.Module):
         step."""
         if cache is None:
             return convolve(x, self.weight)
+        y, cache.convolution = self.step(x, valid, cache.convolution)
+        return y
+
+    def step(self, x: Tensor, valid: Tensor | None, tail: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Outputs for the tokens x [b n d] after the inputs `tail` [b k-1 d], and the inputs before the next token.
+
+        valid: [b n] bool, True = real, padding being on the right; None: all are. tail: None: zeros.
+        """
         past = self.kernel_size - 1
-        if cache.convolution is None:
+        if tail is None:
             tail = x.new_zeros(x.shape[0], past, x.shape[2])
-        else:
-            tail = cache.convolution
         both = torch.cat([tail, x], dim=1)
-        cache.convolution = inputs_before_next(both, past, valid)
-        return convolve(both, self.weight)[:, past:]
+        return convolve(both, self.weight)[:, past:], inputs_before_next(both, past, valid)
+
+
+def init_as_conv1d(kernel_size: int, *parameters: Tensor) -> None:
+    """Draw weight and bias uniformly within kernel_size^-1/2, as `nn.Conv1d` with one input for each output."""
+    for parameter in parameters:
+        nn.init.uniform_(parameter, -(kernel_size**-0.5), kernel_size**-0.5)
 
 
 def inputs_before_next(both: Tensor, past: int, valid: Tensor | None) -> Tensor:
@@ -105,10 +119,16 @@ class _Convolve(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         (g,) = gradients
-        gradient = g * weight[0]
-        by_offset = [(g * x).sum(dim=(0, 1))]
-        for i in range(1, min(len(weight), x.shape[1])):
-            gradient[:, :-i].addcmul_(g[:, i:], weight[i])
-            by_offset.append((g[:, i:] * x[:, :-i]).sum(dim=(0, 1)))
-        to_weight = F.pad(torch.stack(by_offset), [0, 0, 0, len(weight) - len(by_offset)])
-        return gradient, rearrange(to_weight, "k d -> k 1 d")
+        size = len(x)
+        if x.device.type == "cpu":
+            size = max(BLOCK // (x.shape[1] * x.shape[2]), 1)
+        to_x = []
+        to_weight = torch.zeros_like(weight, dtype=float32_or_more(weight.dtype))
+        for g_, x_ in zip(g.split(size), x.split(size)):
+            gradient = g_ * weight[0]
+            to_weight[0] += (g_ * x_).sum(dim=(0, 1))
+            for i in range(1, min(len(weight), x.shape[1])):
+                gradient[:, :-i].addcmul_(g_[:, i:], weight[i])
+                to_weight[i] += (g_[:, i:] * x_[:, :-i]).sum(dim=(0, 1))
+            to_x.append(gradient)
+        return torch.cat(to_x), to_weight.to(weight.dtype)

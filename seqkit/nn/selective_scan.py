@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from torch.utils.checkpoint import checkpoint
 
-from seqkit.nn.precision import no_autocast, runs_triton
+from seqkit.nn.precision import float32_or_more, no_autocast, runs_triton
 from seqkit.nn.recurrence import check_not_exporting
 
 BLOCK = 2**20
@@ -55,7 +55,7 @@ def selective_scan(
     (torch.Size([2, 7, 3]), torch.Size([2, 3, 5]))
     """
     check_not_exporting("the selective scan of Mamba", "an LSTM or GRU")
-    exact = torch.float64 if x.dtype == torch.float64 else torch.float32
+    exact = float32_or_more(x.dtype)
     if state is None:
         state = x.new_zeros(x.shape[0], *A.shape, dtype=exact)
     if runs_triton(x):

@@ -148,9 +148,30 @@ from seqkit.nn.block
   ParallelBlock | attention and MLP side by side | GPT-J and PaLM
 from seqkit.backbones.gps
   GPSBlock | attention and message passing side by side | graphs: both with ShortestPath, or along edges
-== attention
+== mixer
 from seqkit.nn.attention.multi_head
   MultiHeadAttention | projections around a mechanism | the default
+from seqkit.nn.mixers.rnn
+  LSTM=LSTMMixer | a layer of long short-term memory | hybrids: exact counts and states beside attention
+  GRU=GRUMixer | a layer of gated recurrent units | as LSTM with a quarter fewer weights
+  RNN=RNNMixer | a layer of Elman's network | the classic baseline
+from seqkit.nn.mixers.s4d
+  S4D=S4DMixer | a diagonal state space layer | signals; generation at constant cost
+from seqkit.nn.mixers.mamba
+  Mamba=MambaMixer | a selective state space layer | hybrids as Jamba, with numba or on CUDA
+from seqkit.nn.mixers.min_rnn
+  MinGRU | a GRU whose gates see the token alone | as GRU, all tokens at once
+  MinLSTM | an LSTM whose gates see the token alone | as MinGRU with half more weights
+from seqkit.nn.mixers.mamba2
+  Mamba2=Mamba2Mixer | a state space layer with a decay for each head | hybrids as Granite 4 and Nemotron-H
+from seqkit.nn.mixers.delta
+  GatedDeltaNet | linear attention with a decay and the delta rule | recall; hybrids as Qwen3-Next, 3 to 1
+from seqkit.nn.mixers.mlstm
+  MLSTM | xLSTM's matrix memory with exponential gates | recall over long sequences; generation at constant cost
+from seqkit.nn.mixers.rg_lru
+  RGLRU | a convolution and a gated linear recurrent unit | hybrids as Griffin
+from seqkit.nn.mixers.slstm
+  SLSTM | xLSTM's LSTM, token by token: no chunks | counts and states, where time is no matter
 == mechanism
 from seqkit.nn.attention.multi_head
   ScaledDotProductAttention | softmax of dot products, O(n^2) | the default; supports everything
@@ -281,6 +302,7 @@ from torch.optim
 == schedule
 from seqkit.training.optim
   Cosine | warm-up, then half a cosine down to a floor | the default
+  WSD | warm-up, a stable part, then a decay over the last fifth | several lengths of training
   InverseSqrt | warm-up, then 1 / sqrt(step) | the original Transformer's; length not known beforehand
   Constant | warm-up, then flat | small experiments
 from torch.optim.lr_scheduler

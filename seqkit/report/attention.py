@@ -280,7 +280,7 @@ def _views(
                 queries = "that of the last query, from which the next token is predicted"
             note = (
                 "The colours show how much attention a token receives through all layers and residual connections "
-                f"(rollout; Abnar and Zuidema 2020), in times the average. It is {queries}. Attention shows where a "
+                f"(rollout; Abnar and Zuidema 2020), in times an equal share. It is {queries}. Attention shows where a "
                 "model looks, and not why it predicts what it does."
             )
             figure = attended(renderer, raw, tokens, received * len(rows))
@@ -304,6 +304,6 @@ def _heatmap_note(stack: str, *, is_signed: bool) -> str:
             "and no rollout."
         )
     return (
-        f"{note}Each row sums to 1. Above a head is the mean entropy of its rows: "
-        "0 nats if each attends to one column."
+        f"{note}Each row sums to 1, and to less where the rest goes to a sink of the head. Above a head is the mean "
+        "entropy of its rows: 0 nats if each attends to one column."
     )

@@ -9,7 +9,12 @@ check(MyLayer(32), dim=32, causal=True)
 from seqkit.testing.backbones import check_backbone, check_embedded_backbone, laws_for, synthetic
 from seqkit.testing.checks import BrokenLawsError, Checked, Fault
 from seqkit.testing.entry import check, laws
-from seqkit.testing.inside import check_mechanism, check_position, check_relative_position
+from seqkit.testing.inside import (
+    check_mechanism,
+    check_mixer,
+    check_position,
+    check_relative_position,
+)
 from seqkit.testing.laws import EmbeddedBackbone
 from seqkit.testing.modules import check_module
 from seqkit.testing.objectives import check_objective
@@ -24,6 +29,7 @@ __all__ = [
     "check_backbone",
     "check_embedded_backbone",
     "check_mechanism",
+    "check_mixer",
     "check_module",
     "check_objective",
     "check_position",

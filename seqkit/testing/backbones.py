@@ -91,7 +91,7 @@ def check_backbone(
     >>> from seqkit.backbones import GRU
     >>> checked = check_backbone(partial(GRU, depth=1), kinds=["text"], causal=[True], quick=True)
     >>> len(checked), [law.__name__ for law in checked][-1]
-    (19, 'caches_are_apart')
+    (20, 'caches_are_apart')
     """
     checks = Checks(**options)
     return checks.finish(check_kinds(checks, build, dim=dim, causal=causal, kinds=kinds))

@@ -11,10 +11,16 @@ from torch import nn
 
 from seqkit.interfaces import Backbone, Objective, Tokenizer
 from seqkit.nn.attention.mechanism import AttentionMechanism
+from seqkit.nn.mixers.base import Mixer
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 from seqkit.testing.backbones import check_backbone
 from seqkit.testing.checks import Checked
-from seqkit.testing.inside import check_mechanism, check_position, check_relative_position
+from seqkit.testing.inside import (
+    check_mechanism,
+    check_mixer,
+    check_position,
+    check_relative_position,
+)
 from seqkit.testing.modules import check_module
 from seqkit.testing.objectives import check_objective
 from seqkit.testing.tokenizers import check_tokenizer
@@ -23,10 +29,10 @@ from seqkit.testing.tokenizers import check_tokenizer
 def check(subject: Any, **settings: Any) -> Checked:
     """Checks every law that applies; returns the laws that were checked.
 
-    subject: a tokenizer; an objective; a backbone, or its class; the class of an attention mechanism or position; or
-    any module that maps vectors [b n d] and a mask [b n] to vectors [b n d].
+    subject: a tokenizer; an objective; a backbone, or its class; the class of a mixer, an attention mechanism
+    or a position; or any module that maps vectors [b n d] and a mask [b n] to vectors [b n d].
     settings: those of `check_tokenizer` (its `raws` may be left out if the class has `examples`), `check_objective`,
-    `check_backbone`, `check_mechanism`, `check_position`, `check_relative_position` or `check_module`.
+    `check_backbone`, `check_mixer`, `check_mechanism`, `check_position`, `check_relative_position` or `check_module`.
     Raises BrokenLawsError with the class and every broken law; TypeError for anything else.
 
     >>> import torch
@@ -48,6 +54,7 @@ def check(subject: Any, **settings: Any) -> Checked:
     if isinstance(subject, nn.Module):
         return check_module(subject, **settings)
     for base, check_class in (
+        (Mixer, check_mixer),
         (AttentionMechanism, check_mechanism),
         (PositionalEncoding, check_position),
         (RelativePosition, check_relative_position),
@@ -60,7 +67,7 @@ def check(subject: Any, **settings: Any) -> Checked:
         given = {"causal": [bool(subject(settings.get("dim", 24)).causal)], **settings}  # type: ignore[call-arg]
         return check_backbone(lambda dim, **_: subject(dim), **given)  # type: ignore[call-arg]
     raise TypeError(
-        f"{subject!r} is no tokenizer, objective, backbone, mechanism, position or module of torch; give one"
+        f"{subject!r} is no tokenizer, objective, backbone, mixer, mechanism, position or module of torch; give one"
     )
 
 

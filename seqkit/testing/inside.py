@@ -22,6 +22,7 @@ from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
+from seqkit.nn.mixers.base import Mixer
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 from seqkit.testing.backbones import check_kinds
 from seqkit.testing.checks import Checked, Checks, NotCheckedError, Options, takes_device
@@ -49,11 +50,7 @@ def check_mechanism(
     """
     mechanism = _built(AttentionMechanism, build, HEADS, DIM // HEADS).double().eval()
     name = type(mechanism).__name__
-    supports = getattr(mechanism, "supports", None)
-    if not isinstance(supports, AttentionFeature):
-        raise AssertionError(
-            f"{name} has no `supports`; list its features, such as AttentionFeature.CAUSAL"
-        )
+    supports = _supports(mechanism)
     ways = {
         False: AttentionFeature.BIDIRECTIONAL,
         True: AttentionFeature.CAUSAL,
@@ -70,6 +67,28 @@ def check_mechanism(
     block = partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=build))
     whole = partial(Transformer, depth=DEPTH, num_heads=HEADS, block=block)
     _check_inside(checks, name, whole, causal)
+    return checks.finish(name)
+
+
+@takes_device
+def check_mixer(build: Callable[[int, int], Mixer], **options: Unpack[Options]) -> Checked:
+    """Checks every law of backbones with the mixer in a small Transformer, alone and below attention, bidirectional and
+    causal as its `supports` says; returns the laws that were checked.
+
+    build: `(dim, num_heads) -> Mixer`. One that goes from left to right is checked in both directions, too, as a
+    Transformer makes them. options: `Options`.
+    Raises AssertionError with the class, the law, the example and the fault.
+    """
+    mixer = _built(Mixer, build, DIM, HEADS)
+    name = type(mixer).__name__
+    supports = _supports(mixer)
+    goes_both_ways = AttentionFeature.BIDIRECTIONAL in supports or mixer.carries_state
+    ways = {False: goes_both_ways, True: AttentionFeature.CAUSAL in supports}
+    causal = [way for way, is_supported in ways.items() if is_supported]
+    checks = Checks(**options)
+    for mixers in ([build], [build, None]):
+        whole = partial(Transformer, depth=DEPTH, num_heads=HEADS, mixer=mixers)
+        _check_inside(checks, name, whole, causal)
     return checks.finish(name)
 
 
@@ -143,6 +162,15 @@ def _built(kind: type, build: Callable[..., Any], *sizes: int) -> Any:
     if not isinstance(part, kind):
         raise AssertionError(f"{type(part).__name__} does not derive from {kind.__name__}")
     return part
+
+
+def _supports(part: AttentionMechanism | Mixer) -> AttentionFeature:
+    supports = getattr(part, "supports", None)
+    if not isinstance(supports, AttentionFeature):
+        raise AssertionError(
+            f"{type(part).__name__} has no `supports`; list its features, such as AttentionFeature.CAUSAL"
+        )
+    return supports
 
 
 def _check_inside(

@@ -266,19 +266,28 @@ def step_by_step_equals_at_once(model: EmbeddedBackbone, examples: Examples) -> 
     assert_steps(model, examples, (1, 2, 1))
 
 
-def assert_steps(model: EmbeddedBackbone, examples: Examples, sizes: Sequence[int]) -> None:
+def assert_steps(
+    model: EmbeddedBackbone,
+    examples: Examples,
+    sizes: Sequence[int],
+    *,
+    in_parts: bool = False,
+) -> None:
     """Raises AssertionError if prompts and then chunks of those sizes, with a cache, differ from one pass.
 
     Chunks that would leave no prompt of the shortest example are left out.
+    in_parts: whether a prompt comes in two parts, the first with half of each example's, so that both are padded.
     """
     sizes = [size for size, end in zip(sizes, accumulate(sizes)) if end < min(map(len, examples))]
-    ends = [0, *accumulate([-sum(sizes), *sizes])]
+    ends = [[*accumulate([len(x) - sum(sizes), *sizes])] for x in examples]
+    if in_parts:
+        ends = [[(own[0] + 1) // 2, *own] for own in ends]
     num_columns = 0
     chunks: list[list[Tensor]] = [[] for _ in examples]
     with torch.no_grad():
         cache = model.backbone.init_cache(max(map(len, examples)))
-        for start, end in pairwise(ends):
-            parts = [x.at(slice(len(x) + start if start else 0, len(x) + end)) for x in examples]
+        for borders in zip(*([pairwise([0, *own]) for own in ends]), strict=True):
+            parts = [x.at(slice(*border)) for x, border in zip(examples, borders, strict=True)]
             batch = TokenBatch.collate(parts)
             hidden = model(batch, cache)
             num_columns += batch.valid.shape[1]
@@ -294,7 +303,9 @@ def assert_steps(model: EmbeddedBackbone, examples: Examples, sizes: Sequence[in
                 where = f"in column {column} of {len(x)} of example {i}"
                 fault = f"step by step differs from at once {where}"
                 assert_same(
-                    got, right, f"{fault}; does padding of a shorter prompt reach the state?"
+                    got,
+                    right,
+                    f"{fault}; a step should go on from the state of the last real token, to what one pass gives",
                 )
 
 
@@ -381,14 +392,64 @@ def attends_along_edges(model: EmbeddedBackbone, examples: Examples) -> None:
 
 
 def packed_equals_separate(model: EmbeddedBackbone, examples: Examples) -> None:
-    """Backbones that support segments: sequences packed into one row, a segment each, give what each gives alone."""
+    """Backbones that support segments: sequences packed into rows, a segment each, give what each gives alone: hidden
+    states, and gradients of its own embeddings and of all parameters."""
     plain = [replace(x, adjacency=None) for x in examples]
-    lengths = torch.tensor([len(x) for x in plain])
-    segments = torch.arange(len(plain)).repeat_interleave(lengths)
-    batch = TokenBatch.collate([Tokens.join(plain)])
-    got = model(replace(batch, segments=rearrange(segments, "n -> 1 n")))
-    expected = torch.cat([model.alone(x) for x in plain])
-    assert_same(got[0], expected, "a packed sequence changes another one in its row")
+    plain.append(plain[0].at(slice(1)))
+    every = range(len(plain))
+    # some rows have padding, and one has one segment
+    rows = [every, every[::-1], every[:1]]
+    packed, gradients = _of_packed(model, plain, rows)
+    alone = [_of_packed(model, plain, [[i]], is_packed=False) for i in every]
+    order = [i for row in rows for i in row]
+    for i, (hidden, _) in zip(order, packed, strict=True):
+        expected = alone[i][0][0][0]
+        assert_same(hidden, expected, "a packed sequence changes another one in its row")
+    for i, (_, gradient) in zip(order, packed, strict=True):
+        expected = alone[i][0][0][1]
+        fault = "a packed sequence changes the gradient of another one in its row"
+        assert_same(gradient, expected, fault)
+    for name, gradient in gradients.items():
+        expected = torch.stack([alone[i][1][name] for i in order]).sum(dim=0)
+        assert_same(gradient, expected, f"packed sequences give {name} another gradient")
+
+
+def _of_packed(
+    model: EmbeddedBackbone,
+    examples: Examples,
+    rows: Sequence[Sequence[int]],
+    *,
+    is_packed: bool = True,
+) -> tuple[list[tuple[Tensor, Tensor]], dict[str, Tensor]]:
+    """Hidden states and gradient by embeddings of each sequence in rows of them, and gradients by parameters.
+
+    The gradients are of a mixture that is the same for a sequence in any row.
+    """
+    batch = TokenBatch.collate([Tokens.join([examples[i] for i in row]) for row in rows])
+    if is_packed:
+        segments = torch.zeros_like(batch.valid, dtype=torch.int64)
+        for own, row in zip(segments, rows, strict=True):
+            number = torch.repeat_interleave(torch.tensor([len(examples[i]) for i in row]))
+            own[: len(number)] = number
+        batch = batch.replace(segments=segments)
+    embedded = model.embed(batch)
+    change = torch.zeros_like(embedded.hidden, requires_grad=True)
+    hidden = model.backbone(embedded.replace(hidden=embedded.hidden + change))
+    rest = hidden[~batch.valid]
+    assert_same(rest, torch.zeros_like(rest), "the hidden states of padding are not zero")
+    g = fixed_generator()
+    mixtures = [torch.randn(len(x), hidden.shape[-1], generator=g).to(hidden) for x in examples]
+    mixture = torch.cat([mixtures[i] for row in rows for i in row])
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    by_embedding, *found = torch.autograd.grad(
+        (hidden[batch.valid] * mixture).sum(),
+        [change, *parameters.values()],
+        allow_unused=True,
+        materialize_grads=True,
+    )
+    lengths = [len(examples[i]) for row in rows for i in row]
+    both = (x[batch.valid].split(lengths) for x in (hidden.detach(), by_embedding))
+    return list(zip(*both, strict=True)), dict(zip(parameters, found, strict=True))
 
 
 def gradients_reach_every_parameter(model: EmbeddedBackbone, examples: Examples) -> None:

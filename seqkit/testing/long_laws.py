@@ -98,8 +98,11 @@ def training_sees_no_future(model: EmbeddedBackbone, examples: Examples) -> None
 
 
 def step_by_step_goes_on(model: EmbeddedBackbone, examples: Examples) -> None:
-    """After longer prompts, too, and many steps, chunks with a cache give what one pass gives."""
-    assert_steps(model, [x for x in examples if len(x) > 2], (1, 2) * 5)
+    """After longer prompts, too, at once and in two parts, and many steps, chunks with a cache give what one pass
+    gives."""
+    long = [x for x in examples if len(x) > 2]
+    assert_steps(model, long, (1, 2) * 5)
+    assert_steps(model, long, (1, 2) * 5, in_parts=True)
 
 
 def caches_are_apart(model: EmbeddedBackbone, examples: Examples) -> None:

@@ -122,7 +122,7 @@ class LoRA(FineTuning):
             isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in backbone.modules()
         ):
             raise UsageError(
-                f"trainer.fine_tuning: LoRA changes linear maps alone, and {title} has none or is recurrent; use "
+                f"trainer.fine_tuning: LoRA changes linear maps alone, and {title} has none, or recurrent layers; use "
                 "Freeze, or optimizer.layer_decay"
             )
         last = sorted({name.rpartition(".")[2] for name in maps})

@@ -9,7 +9,7 @@ import copy
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,14 +17,10 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from seqkit.errors import UsageError
-from seqkit.nn.position.base import RelativePosition
-from seqkit.nn.position.bias import EdgeBias
 from seqkit.training import muon
+from seqkit.training.widths import input_widths, matrices
 
 log = logging.getLogger("seqkit")
-
-TABLES = (nn.Embedding, RelativePosition, EdgeBias)
-"""Modules of a backbone whose parameters are looked up: no matrix multiplies by them."""
 
 BELOW = ("input_norm", "positions", "edge_biases")
 """Components of a backbone that its first block takes its input from, or attends by; those of other names follow."""
@@ -41,9 +37,13 @@ class OptimizerFactory(ABC):
 class AdamW(OptimizerFactory):
     """Adam with decoupled weight decay (`torch.optim.AdamW`).
 
-    Only matrices decay (embedding tables among them), not biases and norms.
+    Only matrices decay (embedding tables, convolutions and stacks of matrices among them), not biases and norms.
     layer_decay: factor on the learning rate from each block to the one below it, for fine-tuning (Clark et al. 2020,
     appendix B): the head trains with `lr`, block i of n with lr · layer_decay^(n + 1 - i), the embedder as block 0.
+    base_width: width at which `lr` was chosen, so that it serves at other widths (Yang et al. 2022, table 3: μP for
+    Adam, but initial weights stay as they are): the matrices of backbone and head train with lr · base_width / width,
+    all else with `lr`. Their weight decay is divided by the same factor, so that a step shrinks them as much at each
+    width (Dey et al. 2025, CompleteP).
     """
 
     def __init__(
@@ -53,7 +53,9 @@ class AdamW(OptimizerFactory):
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.1,
         layer_decay: float | None = None,
+        base_width: int | None = None,
     ):
+        check_width(base_width)
         if layer_decay is not None and not 0 < layer_decay <= 1:
             raise ValueError(
                 f"layer_decay={layer_decay} is a factor; make it above 0 and at most 1"
@@ -62,34 +64,53 @@ class AdamW(OptimizerFactory):
         self.betas = betas
         self.weight_decay = weight_decay
         self.layer_decay = layer_decay
+        self.base_width = base_width
         # torch refuses wrong numbers now, before data is read
         self.build_for([nn.Parameter(torch.ones(1, 1))])
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether rates depend on where in a model a parameter is."""
+        return self.layer_decay is not None or self.base_width is not None
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Optimizer with two groups, with decay and without; with `layer_decay`, two for each block.
 
-        Raises UsageError for `layer_decay` and a model without blocks.
+        `base_width` makes groups of their own for matrices of each other width.
+        Raises UsageError for `layer_decay` and a model without blocks, and for `base_width` as `input_widths`.
         """
+        factors = rate_factors(model, self.base_width)
         if self.layer_decay is None:
-            return self.build_for(_trainable(model))
+            return self.build_for(_trainable(model), factors)
         by_name = depths(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         last = max(by_name.values())
         groups = []
         for depth in sorted(set(by_name.values()), reverse=True):
             own = [p for name, p in named if by_name[name] == depth]
-            groups += self._groups(own, self.lr * self.layer_decay ** (last - depth))
+            groups += self._groups(own, self.lr * self.layer_decay ** (last - depth), factors)
         return self._of(groups)
 
-    def build_for(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        """Optimizer of a list of parameters."""
-        return self._of(self._groups(parameters, self.lr))
+    def build_for(
+        self, parameters: list[nn.Parameter], factors: Mapping[nn.Parameter, float] | None = None
+    ) -> torch.optim.Optimizer:
+        """Optimizer of a list of parameters. factors: on their rates (`rate_factors`); None: all are 1."""
+        return self._of(self._groups(parameters, self.lr, factors or {}))
 
-    def _groups(self, parameters: list[nn.Parameter], lr: float) -> list[dict[str, Any]]:
-        matrices = [p for p in parameters if p.ndim >= 2]
-        others = [p for p in parameters if p.ndim < 2]
-        decays = ((matrices, self.weight_decay), (others, 0.0))
-        return [{"params": own, "lr": lr, "weight_decay": x} for own, x in decays if own]
+    def _groups(
+        self, parameters: list[nn.Parameter], lr: float, factors: Mapping[nn.Parameter, float]
+    ) -> list[dict[str, Any]]:
+        groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
+        for p in sorted(parameters, key=lambda p: p.ndim < 2):  # those that decay are first
+            groups.setdefault((p.ndim >= 2, factors.get(p, 1.0)), []).append(p)
+        return [
+            {
+                "params": own,
+                "lr": lr * factor,
+                "weight_decay": self.weight_decay / factor if decays else 0.0,
+            }
+            for (decays, factor), own in groups.items()
+        ]
 
     def _of(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         return torch.optim.AdamW(
@@ -98,11 +119,14 @@ class AdamW(OptimizerFactory):
 
 
 class Muon(OptimizerFactory):
-    """Muon for the backbone's matrices, AdamW for the rest: tables, head, biases, norms.
+    """Muon for the backbone's matrices, AdamW for the rest: tables, head, biases, norms, and what has more axes
+    (convolutions, mixers' matrices of each head).
 
     It is `torch.optim.Muon`, but in float32 on a CPU (`seqkit.training.muon`).
     lr: of Muon, whose updates have the size that AdamW's would (its `match_rms_adamw`). adamw: for the rest.
     ns_steps: Newton-Schulz iterations that make an update nearly orthogonal; fewer are faster and less exact.
+    base_width: as of `AdamW`, for the head; the factor of Muon's own rate is sqrt(base_width / width), since the norm
+    of its updates as linear maps grows with sqrt(width), that of AdamW's with the width (Yang et al. 2023).
     """
 
     def __init__(
@@ -113,40 +137,51 @@ class Muon(OptimizerFactory):
         weight_decay: float = 0.1,
         ns_steps: int = 5,
         adamw: AdamW | None = None,
+        base_width: int | None = None,
     ):
+        check_width(base_width)
         self.adamw = AdamW(lr) if adamw is None else adamw
-        if not isinstance(self.adamw, AdamW) or self.adamw.layer_decay is not None:
+        if not isinstance(self.adamw, AdamW) or self.adamw.needs_model:
             raise ValueError(
-                "adamw is not seqkit's AdamW, or has a layer_decay, and Muon trains the blocks"
+                "adamw is not seqkit's AdamW, or has a layer_decay, and Muon trains the blocks, or a base_width, which "
+                "is Muon's own"
             )
         self.lr = lr
         self.momentum = momentum
         self.weight_decay = weight_decay
         self.ns_steps = ns_steps
+        self.base_width = base_width
         # torch refuses wrong numbers now, before data is read
-        self._of([nn.Parameter(torch.ones(1, 1))])
+        self._of([nn.Parameter(torch.ones(1, 1))], {})
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Both optimizers as one. Raises ValueError if the backbone has no matrix."""
-        backbone = getattr(model, "backbone", model)
-        # its parameters are a vector for each head; its import takes as long as torch's
-        from seqkit.nn.attention.additive import AdditiveAttention
+        """Both optimizers as one.
 
-        kinds = (*TABLES, AdditiveAttention)
-        tables = {id(p) for m in backbone.modules() if isinstance(m, kinds) for p in m.parameters()}
-        matrices = [p for p in _trainable(backbone) if p.ndim == 2 and id(p) not in tables]
-        if not matrices:
+        Raises ValueError if the backbone has no matrix, and UsageError for `base_width` as `input_widths`.
+        """
+        backbone = getattr(model, "backbone", model)
+        factors = rate_factors(model, self.base_width)
+        own = [p for p in matrices(backbone) if p.requires_grad]
+        if not own:
             if _trainable(backbone):
                 raise ValueError("Muon found no matrix in the backbone; use AdamW")
-            return self.adamw.build_for(_trainable(model))  # the backbone is frozen
-        taken = set(map(id, matrices))
-        rest = [p for p in _trainable(model) if id(p) not in taken]
-        others = {"adamw": self.adamw.build_for(rest)} if rest else {}
-        return CombinedOptimizer({"muon": self._of(matrices), **others})
+            return self.adamw.build_for(_trainable(model), factors)  # the backbone is frozen
+        taken = set(own)
+        rest = [p for p in _trainable(model) if p not in taken]
+        others = {"adamw": self.adamw.build_for(rest, factors)} if rest else {}
+        return CombinedOptimizer({"muon": self._of(own, factors), **others})
 
-    def _of(self, matrices: list[nn.Parameter]) -> torch.optim.Optimizer:
+    def _of(
+        self, parameters: list[nn.Parameter], factors: Mapping[nn.Parameter, float]
+    ) -> torch.optim.Optimizer:
+        groups: dict[float, list[nn.Parameter]] = {}
+        for p in parameters:
+            groups.setdefault(math.sqrt(factors.get(p, 1.0)), []).append(p)
         return muon.Muon(
-            matrices,
+            [
+                {"params": own, "lr": self.lr * x, "weight_decay": self.weight_decay / x}
+                for x, own in groups.items()
+            ],
             lr=self.lr,
             momentum=self.momentum,
             weight_decay=self.weight_decay,
@@ -170,6 +205,19 @@ class TorchOptimizer(OptimizerFactory):
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return self.cls(_trainable(model), **self.arguments)
+
+
+def check_width(base_width: int | None) -> None:
+    """Raise ValueError for a width below 1."""
+    if base_width is not None and base_width < 1:
+        raise ValueError(f"base_width={base_width} is the width of a model; make it 1 or more")
+
+
+def rate_factors(model: nn.Module, base_width: int | None) -> dict[nn.Parameter, float]:
+    """Factor base_width / width of AdamW's rate, by matrix; of other parameters it is 1. None: of all."""
+    if base_width is None:
+        return {}
+    return {p: base_width / width for p, width in input_widths(model).items()}
 
 
 def depths(model: nn.Module) -> dict[str, int]:
@@ -311,19 +359,52 @@ class WarmupSchedule(Schedule):
         """Factor after warm-up."""
 
 
+def check_floor(floor: float) -> None:
+    """Raise ValueError for a floor outside 0 to 1."""
+    if not 0 <= floor <= 1:
+        raise ValueError(f"floor={floor} is a share of the learning rate; make it 0 to 1")
+
+
 class Cosine(WarmupSchedule):
     """Warm-up, then half a cosine from 1 to `floor` (Loshchilov and Hutter 2017, equation 5, one period)."""
 
     def __init__(self, *, warmup_steps: int = 0, floor: float = 0.1):
         super().__init__(warmup_steps=warmup_steps)
-        if not 0 <= floor <= 1:
-            raise ValueError(f"floor={floor} is a share of the learning rate; make it 0 to 1")
+        check_floor(floor)
         self.floor = floor
 
     def after_warmup(self, step: int, num_steps: int) -> float:
         """`floor` at the last step and after it."""
         done = min(1.0, (step - self.warmup_steps) / max(1, num_steps - self.warmup_steps))
         return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+class WSD(WarmupSchedule):
+    """Warm-up, a stable part at 1, then a decay to `floor` (WSD; Hu et al. 2024, MiniCPM).
+
+    decay_fraction: share of the steps in which it decays, at the earliest from the end of warm-up. Its shape, 1 - sqrt
+    of the share that is done, its length and the floor of 0 are those of Hägele et al. (2024).
+    """
+
+    def __init__(self, *, warmup_steps: int = 0, decay_fraction: float = 0.2, floor: float = 0.0):
+        super().__init__(warmup_steps=warmup_steps)
+        if not 0 < decay_fraction <= 1:
+            raise ValueError(
+                f"decay_fraction={decay_fraction} is a share of the steps; make it above 0 and at most 1, or use "
+                "Constant"
+            )
+        check_floor(floor)
+        self.decay_fraction = decay_fraction
+        self.floor = floor
+
+    def after_warmup(self, step: int, num_steps: int) -> float:
+        """`floor` at the last step and after it."""
+        decay_steps = min(self.decay_fraction * num_steps, num_steps - self.warmup_steps)
+        steps_left = max(0, num_steps - step)
+        if steps_left >= decay_steps:
+            return 1.0
+        done = 1 - steps_left / decay_steps
+        return self.floor + (1 - self.floor) * (1 - math.sqrt(done))
 
 
 class InverseSqrt(WarmupSchedule):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -16,6 +18,9 @@ MAX_HEADER_BYTES = 2**26
 
 RETIRED = "shortcut.weight", "shortcut.shares"
 """Weights of runs of earlier versions that are read by nothing."""
+
+OF_A_MIXER = re.compile(r"(.*\bblocks\.\d+\.)((in_proj|out_proj|ssm|reversed_ssm)\..*)")
+"""Weights of Mamba and S4D that runs of earlier versions name without the mixer that they now belong to."""
 
 
 def save_weights(model: nn.Module, path: Path) -> str:
@@ -53,7 +58,7 @@ def load_weights(model: nn.Module, path: Path, digest: str) -> None:
     own = model.state_dict()
     # they may have been float64
     most = MAX_HEADER_BYTES + 2 * sum(weight.nbytes for weight in own.values())
-    weights = _read_weights(path, digest, most)
+    weights = {_today(name, own): x for name, x in _read_weights(path, digest, most).items()}
     if wrong := misfits(weights, own):
         more = f", and {len(wrong) - 1} more" if wrong[1:] else ""
         raise DataError(
@@ -63,6 +68,14 @@ def load_weights(model: nn.Module, path: Path, digest: str) -> None:
     # asked of the model's: a number of a wider type may be infinite there
     if broken := flawed_weight(model.state_dict()):
         raise DataError(f"{path}: {broken}; its training diverged, train again")
+
+
+def _today(name: str, own: Mapping[str, Tensor]) -> str:
+    """The name that a weight of an earlier version has in a model with those weights."""
+    found = OF_A_MIXER.fullmatch(name)
+    if name in own or found is None:
+        return name
+    return f"{found[1]}mixer.{found[2]}"
 
 
 def misfits(weights: dict[str, Tensor], own: dict[str, Tensor]) -> list[str]:

@@ -124,6 +124,33 @@ def test_entropy_of_one_key_is_zero_and_of_m_alike_is_log_m():
     assert_close(entropy(half, valid), torch.tensor([[math.log(5)]]))
 
 
+def test_what_a_row_lacks_is_a_sink_that_counts_as_one_more_key():
+    weights = torch.full((1, 1, 2, 4), 0.2)  # 0.2 is left for the sink
+    valid = torch.ones(1, 2, dtype=torch.bool)
+    assert_close(entropy(weights, valid), torch.tensor([[math.log(5)]]))
+    assert_close(entropy(0 * weights, valid), torch.tensor([[0.0]]))
+
+
+@pytest.mark.parametrize("sinks", ["learned", "zero"])
+def test_maps_and_rollout_of_heads_with_sinks_are_not_normalised_again(sinks):
+    mechanism = partial(ScaledDotProductAttention, sinks=sinks)
+    model, batch = model_and_batch(
+        block=partial(PreNormBlock, attention=partial(MultiHeadAttention, mechanism=mechanism))
+    )
+    maps = attention_maps(model, batch)
+    real = batch.valid[0]
+    for one in maps:
+        sums = one.weights[0, :, real].sum(dim=-1)
+        assert sums.max() < 1
+        assert sums.min() > 0
+    layers = [0.5 * one.weights[0].mean(dim=0) + 0.5 * torch.eye(len(real)) for one in maps]
+    got = rollout(maps)[0]
+    assert_close(got, layers[1] @ layers[0])
+    assert got[real].sum(dim=-1).max() < 1
+    seen = entropy(maps[0].weights, batch.valid)
+    assert seen.isfinite().all()
+
+
 def test_weights_below_zero_have_no_entropy():
     weights = torch.tensor([[[[1.5, -0.5], [0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]])
     below, alike = entropy(weights, torch.ones(1, 2, dtype=torch.bool))[0]

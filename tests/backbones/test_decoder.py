@@ -88,14 +88,21 @@ ADJACENCY = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"adjacency": ADJACENCY}, "adjacency or segments"),
-        ({"segments": torch.zeros(2, 5, dtype=torch.int64)}, "adjacency or segments"),
+        ({"adjacency": ADJACENCY}, "does not support adjacency"),
         ({"memory": None}, "no source"),
     ],
 )
 def test_unsupported_input_is_refused(name, change, message):
     with pytest.raises(ValueError, match=message.format(name=name)):
         DECODERS[name]()(pair().replace(**change))
+
+
+@BOTH
+def test_packed_targets_are_refused_with_a_cache(name):
+    decoder = DECODERS[name]()
+    x = pair().replace(segments=torch.zeros(2, 5, dtype=torch.int64))
+    with pytest.raises(ValueError, match=f"{name} has no cache of packed targets"):
+        decoder(x, decoder.init_cache(5))
 
 
 @BOTH

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from seqkit.backbones import (
     GRU,
     LSTM,
+    TCN,
     AttentionDecoder,
     EncoderDecoder,
     MeanPool,
@@ -24,6 +25,7 @@ from seqkit.nn.block import PreNormBlock
 from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import NoPosition, Sinusoidal, default_position
 from seqkit.nn.position.rotary import Rotary
+from seqkit.registry import components
 
 DIM = 12
 ADDITIVE = partial(MultiHeadAttention, mechanism=AdditiveAttention)
@@ -45,6 +47,11 @@ def decoder(**settings):
     )
 
 
+def pair_of(mixer):
+    """Of mixers alone, and beside attention; each decoder's block also attends to the memory."""
+    return EncoderDecoder(encoder(mixer=mixer), decoder(mixer=[mixer, None]))
+
+
 PAIRS = {
     "Transformer + Transformer": lambda: EncoderDecoder(encoder(), decoder()),
     "rotary": lambda: EncoderDecoder(encoder(position=Rotary()), decoder(position=Rotary())),
@@ -57,7 +64,13 @@ PAIRS = {
     ),
     "LSTM + 2 LSTM": lambda: EncoderDecoder(LSTM(DIM, 1), RNNDecoder(DIM, 2, cell="LSTM")),
     "GRU + Transformer": lambda: EncoderDecoder(GRU(DIM, 1), decoder()),
+    "TCN with attention": lambda: EncoderDecoder(
+        GRU(DIM, 1), AttentionDecoder(TCN(DIM, 1, causal=True), num_heads=3)
+    ),
     "Transformer + GRU": lambda: EncoderDecoder(encoder(), RNNDecoder(DIM, attention=ADDITIVE)),
+} | {
+    f"mixers, {name}": partial(pair_of, component.load())
+    for name, component in components("mixer").items()
 }
 
 
@@ -155,6 +168,29 @@ def every_token_attends_to_its_whole_source(model):
         only_its_own = torch.zeros_like(SOURCE.valid)
         only_its_own[i] = SOURCE.valid[i]
         assert torch.equal(attended, only_its_own)
+
+
+def packed_targets_are_as_apart(model):
+    """Hidden states and gradients: each target with the source of its row, whatever is beside it."""
+    rows, g = [[0, 2, 1], [1, 0]], torch.Generator().manual_seed(0)
+    direction = torch.randn(7, DIM, generator=g).double()
+    packed = TokenBatch.collate([Tokens.join([TARGETS[i] for i in row]) for row in rows])
+    segments = torch.zeros_like(packed.valid, dtype=torch.int64)
+    for own, row in zip(segments, rows, strict=True):
+        number = torch.repeat_interleave(torch.tensor([len(TARGETS[i]) for i in row]))
+        own[: len(number)] = number
+    hidden = model(packed.replace(segments=segments), TokenBatch.collate(SOURCES[:2]))
+    lengths = [len(TARGETS[i]) for row in rows for i in row]
+    found = hidden[packed.valid].split(lengths)
+    right = [
+        model(TokenBatch.collate([TARGETS[i]]), TokenBatch.collate([source]))[0]
+        for row, source in zip(rows, SOURCES, strict=False)
+        for i in row
+    ]
+    close(torch.cat(found), torch.cat(right))
+    both = [sum((x * direction[: len(x)]).sum() for x in parts) for parts in (found, right)]
+    for one, other in zip(*(torch.autograd.grad(x, list(model.parameters())) for x in both)):
+        close(one, other)
 
 
 def steps(model, cache, start, end, source=None):
@@ -290,10 +326,19 @@ FAULTS = {
         Faulty(ignores_reorder=True)
     ),
     gradients_reach_every_parameter: with_an_unused_parameter,
+    packed_targets_are_as_apart: lambda: EmbeddedPair(
+        Faulty(before=lambda embedded: replace(embedded, segments=None))
+    ),
 }
 
 
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name.startswith("mixers") else ())
+        for name in PAIRS
+    ],
+)
 @pytest.mark.parametrize("law", FAULTS, ids=lambda law: law.__name__)
 def test_an_encoder_decoder_keeps_the_law(law, pair):
     law(EmbeddedPair(PAIRS[pair]()))
@@ -304,6 +349,16 @@ def test_the_law_notices_a_planted_fault(law):
     law(EmbeddedPair(Faulty()))
     with pytest.raises(AssertionError):
         law(FAULTS[law]())
+
+
+def test_packed_sources_are_refused():
+    model = EmbeddedPair(PAIRS["Transformer + Transformer"]())
+    packed = SOURCE.replace(segments=torch.zeros_like(SOURCE.valid, dtype=torch.int64))
+    with pytest.raises(ValueError, match="the source is packed"):
+        model(TARGET, packed)
+    model = EmbeddedPair(PAIRS["GRU + GRU"]())
+    with pytest.raises(ValueError, match="the source is packed"):
+        model(TARGET, packed)
 
 
 # ── composition and support ──────────────────────────────────────────────────────────────────────────────────────────

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from seqkit.backbones import Mamba
-from seqkit.backbones.mamba import SelectiveSSM
+from seqkit.nn.mixers.mamba import SelectiveSSM
 
 
 def definition(ssm, x):
@@ -43,27 +43,27 @@ def test_a_block_is_a_gated_ssm_with_a_residual_connection():
     backbone, x = Mamba(6, 1, causal=True).double(), embedded([5, 5], 6)
     (block,) = backbone.blocks
     normed = F.rms_norm(x.hidden, (6,), block.norm.weight, 1e-5)
-    u, z = (normed @ w.T for w in block.in_proj.weight.chunk(2))
-    right = x.hidden + (block.ssm(u) * z * z.sigmoid()) @ block.out_proj.weight.T
+    u, z = (normed @ w.T for w in block.mixer.in_proj.weight.chunk(2))
+    right = x.hidden + (block.mixer.ssm(u) * z * z.sigmoid()) @ block.mixer.out_proj.weight.T
     assert_close(backbone(x), F.rms_norm(right, (6,), backbone.norm.weight, 1e-5))
 
 
 def test_the_second_direction_begins_at_the_last_real_token():
     backbone, x = Mamba(6, 1).double(), embedded([3, 7, 5], 6)
     got, (block,) = backbone(x), backbone.blocks
-    assert block.reversed_ssm is not None
-    assert not torch.equal(block.ssm.x_proj.weight, block.reversed_ssm.x_proj.weight)
+    assert block.mixer.reversed_ssm is not None
+    assert not torch.equal(block.mixer.ssm.x_proj.weight, block.mixer.reversed_ssm.x_proj.weight)
     for i, n in enumerate([3, 7, 5]):
         one = x.hidden[i, :n]
-        u, z = block.in_proj(block.norm(one)).chunk(2, dim=-1)
-        y = definition(block.ssm, u) + definition(block.reversed_ssm, u.flip(0)).flip(0)
-        assert_close(got[i, :n], backbone.norm(one + block.out_proj(y * F.silu(z))))
+        u, z = block.mixer.in_proj(block.norm(one)).chunk(2, dim=-1)
+        y = definition(block.mixer.ssm, u) + definition(block.mixer.reversed_ssm, u.flip(0)).flip(0)
+        assert_close(got[i, :n], backbone.norm(one + block.mixer.out_proj(y * F.silu(z))))
         assert not got[i, n:].any()
 
 
 def test_weights_start_as_in_the_papers_code():
     backbone = Mamba(256, 4, num_states=3, causal=True)
-    ssm, plain = backbone.blocks[1].ssm, 512**-0.5
+    ssm, plain = backbone.blocks[1].mixer.ssm, 512**-0.5
     assert ssm.rank == 16
     assert_close(-ssm.A_log.exp().reshape(512, 3), torch.tensor([-1.0, -2.0, -3.0]).expand(512, 3))
     assert_close(ssm.D, torch.ones(512))
@@ -72,7 +72,7 @@ def test_weights_start_as_in_the_papers_code():
     assert 0.07 < dt.max() <= 0.1001
     assert abs(float(dt.log().mean()) - math.log(0.01)) < 0.2
     assert 0.24 < ssm.dt_proj.weight.abs().max() <= 0.25
-    assert 0.48 * plain < backbone.blocks[1].out_proj.weight.abs().max() <= plain / 2 * 1.0001
+    assert 0.48 * plain < backbone.blocks[1].mixer.out_proj.weight.abs().max() <= plain / 2 * 1.0001
 
 
 def test_flops_of_a_layer_are_those_of_its_formula():

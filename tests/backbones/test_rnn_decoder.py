@@ -124,6 +124,10 @@ def test_invalid_arguments_are_refused(settings, message):
         RNNDecoder(DIM, **settings)
 
 
-def test_an_example_without_tokens_is_refused():
-    with pytest.raises(ValueError, match="no real token"):
-        RNNDecoder(DIM)(pair(targets=(3, 0)))
+@pytest.mark.parametrize("attention", [None, ADDITIVE], ids=["summary", "attention"])
+@pytest.mark.parametrize("name", ["GRU", "LSTM"])
+def test_an_example_without_targets_leaves_the_others_as_they_are(name, attention):
+    decoder = RNNDecoder(DIM, cell=name, attention=attention)
+    got = decoder(pair(targets=(3, 0)))
+    assert_close(got[0], decoder(pair(targets=(3, 1)))[0])
+    assert not got[1].any()

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 
 from seqkit.backbones import LSTM, S4D, TCN, Mamba, Transformer
 from seqkit.interfaces import Adjacency, Embedded, TokenSpec
@@ -22,6 +23,10 @@ def embedded(lengths, dim):
         ~valid[..., None], 0.0
     )
     return Embedded(hidden, torch.zeros(len(lengths), n, 1), valid)
+
+
+def packed(backbone, x, cache=None):
+    return backbone(x.replace(segments=torch.zeros_like(x.valid, dtype=torch.int64)), cache)
 
 
 def made(cls, *args, **settings):
@@ -61,6 +66,57 @@ def test_a_cache_continues_after_the_last_real_token(cls):
         assert_close(got[row, :length], backbone(alone)[0, n:])
 
 
+SEGMENTS = torch.tensor([[0, 0, 0, 0, 1, 2, 2], [0, 0, 0, 1, 1, 0, 0]])
+EACH = pytest.mark.parametrize("cls", [LSTM, S4D, Mamba, TCN])
+
+
+def packed_rows():
+    return embedded([7, 5], 6).replace(segments=SEGMENTS)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@EACH
+def test_compiled_packed_rows_are_as_others(cls):
+    backbone, x = cls(6, 1, causal=True).double(), packed_rows()
+    leaf, direction = x.hidden.clone().requires_grad_(), torch.randn(2, 7, 6).double()
+
+    def run(hidden):
+        return backbone(x.replace(hidden=hidden))
+
+    found = []
+    for own in (run, torch.compile(run, backend="aot_eager")):
+        hidden = own(leaf)
+        wanted = [leaf, *backbone.parameters()]
+        found.append((hidden, *torch.autograd.grad((hidden * direction).sum(), wanted)))
+    assert_close(*found)
+
+
+@EACH
+def test_flops_of_packed_rows_are_counted_as_those_of_one_sequence_a_row(cls):
+    with torch.device("meta"):
+        backbone, whole = cls(6, 1, causal=True), embedded([7, 7], 6)
+    whole = whole.replace(hidden=torch.empty(2, 7, 6, device="meta"))
+    counts = []
+    for x in (whole, whole.replace(segments=SEGMENTS.to("meta"))):
+        with FlopCounterMode(display=False) as counter:
+            assert backbone(x).shape == (2, 7, 6)
+        counts.append(counter.get_total_flops())
+    assert counts[0] == counts[1] > 0
+
+
+@EACH
+def test_a_graph_of_packed_rows_is_refused(cls):
+    backbone, x = cls(6, 1, causal=True).double(), packed_rows()
+
+    class Packed(torch.nn.Module):
+        def forward(self, hidden, segments):
+            return backbone(x.replace(hidden=hidden, segments=segments))
+
+    with pytest.raises(ValueError, match="packed sequences is no graph for every length"):
+        torch.export.export(Packed(), (x.hidden, SEGMENTS), strict=False)
+
+
 @BOTH
 @pytest.mark.parametrize("causal", [False, True])
 def test_float32_and_bfloat16_agree_with_float64(cls, causal):
@@ -97,7 +153,7 @@ def test_dropout_acts_on_every_branch_while_training(cls):
 )
 def test_neither_decay_nor_muon_touches_what_is_no_matrix(cls, not_decayed, not_orthogonalised):
     model = Model(TokenSpec(vocab_size=7), cls(16, 1, causal=True), NextToken())
-    (ssm,) = (block.ssm for block in model.backbone.blocks)
+    (ssm,) = (block.mixer.ssm for block in model.backbone.blocks)
     for group in AdamW().build(model).param_groups:
         decayed = set(map(id, group["params"])) if group["weight_decay"] else set()
         assert not decayed & {id(ssm.get_parameter(name)) for name in not_decayed}
@@ -116,13 +172,17 @@ ADJACENCY = Adjacency(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0, dtype
         (lambda cls, _: cls(6, dropout=1.0), r"dropout=1\.0"),
         (
             lambda cls, x: cls(6).double()(x.replace(adjacency=ADJACENCY)),
-            "adjacency or segments",
+            "does not support adjacency",
         ),
         (
-            lambda cls, x: cls(6).double()(
-                x.replace(segments=torch.zeros(2, 3, dtype=torch.int64))
+            lambda cls, x: packed(
+                cls(6, causal=True).double(), x, cls(6, causal=True).init_cache(3)
             ),
-            "adjacency or segments",
+            "no cache of packed sequences",
+        ),
+        (
+            lambda cls, x: packed(cls(6).double(), x.replace(valid=torch.zeros_like(x.valid))),
+            "no real token",
         ),
         (
             lambda cls, _: cls(6).init_cache(5),

@@ -8,7 +8,8 @@ Equal are data, batches, steps, the optimizer with its schedule, the number of p
 within the budget of the task), and the trials: each rate with one seed, judged by the loss on validation data. The best
 rate is then trained with the seeds, with the weights of the last step, and measured on the test split. A peer is all of
 a model: embedding, network, pooling and output layer, as somebody would write it with torch or with a package
-(pytorch-tcn, mambapy, torch_geometric). Ours is the model that a recipe builds, with the defaults of its backbone.
+(pytorch-tcn, mambapy, torch_geometric; for mixers see `mixer_peers`). Ours is the model that a recipe builds, with the
+defaults of its backbone.
 
 An interval is Welch's, at 95 %, for the difference of the means of the seeds; above 0 ours is better.
 SEQKIT_DATA holds tiny-shakespeare, Cora and FSDD. Results are kept in FOLDER/results.jsonl: the same command goes on.
@@ -33,6 +34,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from einops import rearrange
+from mixer_peers import MIXERS, NUM_HEADS
 from scipy.stats import t as student
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -224,6 +226,7 @@ PEERS: dict[str, Body] = {
     "S4D": StateSpace,
     "Transformer": Attention,
     "GIN": Messages,
+    **MIXERS,
 }
 
 
@@ -286,10 +289,12 @@ class Task:
     rates_from: str | None = None
 
 
-SEQUENCES = ("LSTM", "GRU", "RNN", "TCN", "S4D", "Mamba", "Transformer")
+SEQUENCES = ("LSTM", "GRU", "RNN", "TCN", "S4D", "Mamba", "Transformer", *MIXERS)
 SETTINGS: dict[str, dict[str, Any]] = {
     "Transformer": {"num_heads": 2, "position": "Rotary"},
     "TCN": {"depth": 4},
+    # the peers' blocks, so that only the mixer is another
+    **{name: {"block": {"zero_init": False, "mlp": {"activation": "GELU"}}} for name in MIXERS},
 }
 SHAKESPEARE = {"data.source": "tinyshakespeare"}
 RATES = {"LSTM": (0.01, 0.03), "GRU": (0.01, 0.03)}
@@ -329,8 +334,12 @@ CORA = "cora"
 def config_of(task: Task, backbone: str, dim: int, seed: int) -> dict[str, Any]:
     """Complete configuration of ours."""
     causal = {} if backbone == "GIN" else {"causal": task.causal}
+    if backbone in MIXERS:
+        kind = {"type": "Transformer", "mixer": backbone, "num_heads": NUM_HEADS}
+    else:
+        kind = {"type": backbone}
     own = {
-        "type": backbone,
+        **kind,
         "dim": dim,
         "depth": task.depth,
         **causal,

@@ -285,7 +285,7 @@ def test_a_width_beyond_all_memory_is_refused_in_one_line(width):
 def test_every_component_can_be_written_in_a_recipe():
     """Each has keys that its annotations explain, and those without required arguments are complete by name alone."""
     owners = {
-        "position": 2, "block": 2, "attention": 2, "mechanism": 2, "mlp": 1, "norm": 1, "residual": 1, "convolution": 1,
+        "position": 2, "block": 2, "mixer": 2, "mechanism": 2, "mlp": 1, "norm": 1, "residual": 1, "convolution": 1,
         "activation": 0, "transform": 1,
     }  # fmt: skip
     for kind in KINDS:

@@ -8,7 +8,7 @@ from seqkit.config.schema import Field
 from seqkit.registry import BUILT_IN
 
 GIVEN = {
-    "position": 2, "relative_position": 3, "block": 2, "attention": 2, "mechanism": 2, "mlp": 1, "norm": 1,
+    "position": 2, "relative_position": 3, "block": 2, "mixer": 2, "mechanism": 2, "mlp": 1, "norm": 1,
     "residual": 1, "convolution": 1, "activation": 0, "transform": 1,
 }  # fmt: skip
 """Arguments that the owner of a component gives itself."""

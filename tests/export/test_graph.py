@@ -15,7 +15,7 @@ from seqkit.nn.attention.edge import EdgeAttention
 from seqkit.nn.attention.linear import LinearAttention
 from seqkit.nn.attention.linformer import LinformerAttention
 from seqkit.nn.attention.lsh import LSHAttention
-from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.attention.sliding_window import SlidingWindowAttention
 from seqkit.nn.attention.top_k import TopKAttention
 from seqkit.nn.block import MLP, PreNormBlock
@@ -24,7 +24,7 @@ from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, NextToken
-from seqkit.registry import find
+from seqkit.registry import components, find
 
 DIM = 24
 SPECS = {
@@ -41,12 +41,17 @@ def of(name, causal):
     return find("backbone", name).load()(DIM, causal=causal, **settings)
 
 
+def mixed(name, causal):
+    """A Transformer whose layer is that mixer."""
+    return Transformer(DIM, 1, num_heads=3, causal=causal, mixer=find("mixer", name).load())
+
+
 def along_edges(name, causal):
     return find("backbone", name).load()(DIM, depth=1)
 
 
-def attending(causal, mechanism=None, convolution=None, mlp=MLP, depth=1, **more):
-    given = {"mechanism": mechanism, "convolution": convolution}
+def attending(causal, mechanism=None, convolution=None, output_gate=None, mlp=MLP, depth=1, **more):
+    given = {"mechanism": mechanism, "convolution": convolution, "output_gate": output_gate}
     attention = partial(MultiHeadAttention, **{name: part for name, part in given.items() if part})
     return Transformer(
         DIM,
@@ -66,8 +71,17 @@ EQUAL = {
         {"sound": ONNX},
     ),
     "CausalConvolution": (partial(attending, convolution=CausalConvolution), {"text": BOTH}),
+    "gate and sinks": (
+        partial(
+            attending,
+            mechanism=partial(ScaledDotProductAttention, sinks="learned"),
+            output_gate="headwise",
+        ),
+        {"text": BOTH, "graph": BOTH},
+    ),
     "LSTM": (partial(of, "LSTM"), {"sound": ONNX}),
     "GRU": (partial(of, "GRU"), {"text": TORCH}),
+    "mixer": (partial(mixed, "GRU"), {"text": TORCH, "sound": ONNX}),
     **{name: (partial(of, name), {"sound": TORCH}) for name in ("TCN", "Reversible")},
     "LinearAttention": (partial(attending, mechanism=LinearAttention), {"sound": TORCH}),
     "MeanPool": (partial(of, "MeanPool"), {"text": TORCH}),
@@ -82,9 +96,11 @@ EQUAL = {
 bidirectional. Rotary has two blocks, which a graph repeats; the others have one."""
 FAST = {"MeanPool"}
 """The cheapest to export, one of them to ONNX; the others are slow."""
+MIXERS = sorted(set(components("mixer")) - {"MultiHeadAttention", "LSTM", "GRU", "RNN"})
 REFUSED = {
     "TopK": (partial(attending, mechanism=partial(TopKAttention, k=9)), "text"),
     **{name: (partial(of, name), "text") for name in ("S4D", "Mamba")},
+    **{f"mixer {name}": (partial(mixed, name), "text") for name in MIXERS},
     "MixtureOfExperts": (partial(attending, mlp=partial(MixtureOfExperts, num_experts=3)), "text"),
     "Edge": (partial(attending, mechanism=EdgeAttention), "graph"),
     "LSH": (partial(attending, mechanism=partial(LSHAttention, bucket_size=4)), "text"),

@@ -115,6 +115,8 @@ COMPOSITIONS = {
         heads=4,
         position=Rotary(),
     ),
+    "gate": lambda: stack(attended(output_gate="elementwise", num_kv_heads=1)),
+    "gate of heads": lambda: stack(attended(output_gate="headwise", head_dim=6), position=Rotary()),
     "partial and scaled rotary": lambda: stack(
         position=Rotary(share=0.5, scaling=LLaMA3Scaling(original_max_tokens=16))
     ),
@@ -402,6 +404,7 @@ def with_forward(model):
 UNKNOWN = {
     "mechanism": lambda: stack(attended(mechanism=OwnAttention)),
     "softcap": lambda: stack(attended(mechanism=partial(ScaledDotProductAttention, softcap=2.0))),
+    "sinks": lambda: stack(attended(mechanism=partial(ScaledDotProductAttention, sinks="zero"))),
     "bias": lambda: stack(position=ALiBi()),
     "block": lambda: stack(OwnBlock),
 }

@@ -362,6 +362,16 @@ class CacheIsForEvenColumns(FaultyRNN):
         return super().forward(embedded, cache)
 
 
+class ReadsPaddingOfALaterPart(FaultyRNN):
+    """A prompt in one part is right; the padding of a second part reaches the state."""
+
+    def forward(self, embedded, cache=None):
+        if cache is None or not cache.num_tokens:
+            return super().forward(embedded, cache)
+        every = torch.ones_like(embedded.valid)
+        return _zero(super().forward(embedded.replace(valid=every), cache), embedded)
+
+
 class ReorderDropsOnly(FaultyRNN):
     """Repeats no row: it sorts them."""
 
@@ -632,6 +642,7 @@ INVENTED = [
         True,
         "step_by_step_goes_on: step by step differs from at once in column 55 of 70",
     ),
+    (ReadsPaddingOfALaterPart, True, "step_by_step_goes_on: step by step differs from at once"),
     (ReorderDropsOnly, True, r"reorder_keeps_the_rows: after reorder\(\[1, 2, 0\]\), row 0"),
     (KeepsTheCacheOfTheFirst, True, "caches_are_apart: two caches in turn differ from one pass"),
     (ClipsItsGradients, False, "gradients_are_right: the gradient of"),

@@ -493,8 +493,10 @@ PLANTED = {
     "RNN that ignores adjacency": (
         laws.refuses_what_it_does_not_support, "text", lambda: Faulty(LSTM(DIM), _without_adjacency)
     ),
-    "RNN that ignores segments": (
-        laws.refuses_what_it_does_not_support, "text", lambda: Faulty(LSTM(DIM), _without_segments)
+    "segments ignored, and not declared": (
+        laws.refuses_what_it_does_not_support,
+        "text",
+        lambda: Faulty(LSTM(DIM), _without_segments, supports_segments=False),
     ),
     "bidirectional network with a cache": (laws.refuses_what_it_does_not_support, "text", lambda: _AlwaysCaches(DIM)),
 }  # fmt: skip

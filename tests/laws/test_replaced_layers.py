@@ -77,4 +77,4 @@ def refusal(backbone):
         isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in backbone.modules()
     )
     is_taken = not is_recurrent and any(type(module) is nn.Linear for module in backbone.modules())
-    return None if is_taken else f"{type(backbone).__name__} has none or is recurrent"
+    return None if is_taken else f"{type(backbone).__name__} has none, or recurrent layers"

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
+import seqkit.nn.convolution as module
 from seqkit.backbones import Transformer
 from seqkit.nn.attention.kv_cache import KVCache, LayerCache
 from seqkit.nn.attention.multi_head import MultiHeadAttention
@@ -22,11 +23,13 @@ def shaken(dim, kernel_size):
     return convolution
 
 
+@pytest.mark.parametrize("examples_at_once", [1, 2, 9])
 @pytest.mark.parametrize(("n", "kernel_size"), [(7, 4), (5, 2), (3, 5), (1, 4)])
-def test_it_is_depthwise_conv1d(n, kernel_size):
+def test_it_is_depthwise_conv1d(n, kernel_size, examples_at_once, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", examples_at_once * n * 11)
     convolution, x = (
         shaken(11, kernel_size),
-        torch.randn(2, n, 11, dtype=torch.float64, requires_grad=True),
+        torch.randn(3, n, 11, dtype=torch.float64, requires_grad=True),
     )
     right = F.conv1d(
         F.pad(x.mT, (kernel_size - 1, 0)), convolution.weight.flip(0).permute(2, 1, 0), groups=11

@@ -14,7 +14,7 @@ from seqkit.interfaces import Adjacency, Embedded
 from seqkit.interfaces.batch import Padding
 from seqkit.nn.attention.additive import AdditiveAttention
 from seqkit.nn.attention.edge import EdgeAttention
-from seqkit.nn.attention.multi_head import MultiHeadAttention
+from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.block import MLP, ParallelBlock, PostNormBlock, PreNormBlock, Residual
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.moe import MixtureOfExperts
@@ -59,6 +59,10 @@ BLOCKS = {
     "edges": attention(mechanism=EdgeAttention),
     "grouped": attention(num_kv_heads=2, qk_norm=nn.RMSNorm),
     "convolution": attention(convolution=CausalConvolution),
+    "gate": attention(output_gate="elementwise"),
+    "gate of heads and sinks": attention(
+        output_gate="headwise", mechanism=partial(ScaledDotProductAttention, sinks="learned")
+    ),
     "cross": partial(PreNormBlock, cross_attention=True),
 }
 
@@ -127,8 +131,10 @@ def test_so_are_those_with_other_masks_and_biases(field, rows, monkeypatch):
 
 def test_layers_with_low_rank_changes_get_the_row(rows):
     peft = pytest.importorskip("peft")
-    model = Transformer(D, 2, num_heads=4).double()
-    config = peft.LoraConfig(r=2, target_modules=["qkv_proj", "up_proj"], init_lora_weights=False)
+    model = Transformer(D, 2, num_heads=4, block=attention(output_gate="elementwise")).double()
+    config = peft.LoraConfig(
+        r=2, target_modules=["qkv_proj", "gate_proj", "up_proj"], init_lora_weights=False
+    )
     peft.inject_adapter_in_model(config, model)
     model.double()(embedded())
     assert rows == [(1, 24, D)] * 2
@@ -148,12 +154,18 @@ class MixesTokens(nn.Linear):
         return super().forward(x + x.mean(dim=1, keepdim=True))
 
 
+def with_gate(block, gate):
+    block.attention.gate_proj = gate
+    return block
+
+
 @pytest.mark.parametrize(
     "block",
     [
         partial(PreNormBlock, residual=partial(Residual, drop_path=0.1)),
         partial(PreNormBlock, mlp=lambda dim: MixesTokens(dim, dim)),
         partial(PreNormBlock, norm=lambda dim: MixesTokens(dim, dim)),
+        lambda dim, heads: with_gate(PreNormBlock(dim, heads), MixesTokens(dim, dim)),
     ],
 )
 def test_layers_that_mix_tokens_or_examples_get_the_padded_batch(block, rows):

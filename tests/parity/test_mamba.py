@@ -35,19 +35,19 @@ def weights(theirs):
     for i, layer in enumerate(theirs.layers):
         name, mixer = f"backbone.blocks.{i}", layer.mixer
         mapped |= {f"{name}.norm.weight": layer.norm.weight}
-        mapped |= linear(mixer.in_proj, f"{name}.in_proj") | linear(
-            mixer.out_proj, f"{name}.out_proj"
+        mapped |= linear(mixer.in_proj, f"{name}.mixer.in_proj") | linear(
+            mixer.out_proj, f"{name}.mixer.out_proj"
         )
-        mapped |= linear(mixer.x_proj, f"{name}.ssm.x_proj") | linear(
-            mixer.dt_proj, f"{name}.ssm.dt_proj"
+        mapped |= linear(mixer.x_proj, f"{name}.mixer.ssm.x_proj") | linear(
+            mixer.dt_proj, f"{name}.mixer.ssm.dt_proj"
         )
         mapped |= {
-            f"{name}.ssm.convolution.weight": rearrange(mixer.conv1d.weight, "e 1 k -> k 1 e").flip(
-                0
-            ),
-            f"{name}.ssm.convolution_bias": mixer.conv1d.bias,
-            f"{name}.ssm.A_log": rearrange(mixer.A_log, "e s -> (e s)"),
-            f"{name}.ssm.D": mixer.D,
+            f"{name}.mixer.ssm.convolution.weight": rearrange(
+                mixer.conv1d.weight, "e 1 k -> k 1 e"
+            ).flip(0),
+            f"{name}.mixer.ssm.convolution_bias": mixer.conv1d.bias,
+            f"{name}.mixer.ssm.A_log": rearrange(mixer.A_log, "e s -> (e s)"),
+            f"{name}.mixer.ssm.D": mixer.D,
         }
     return mapped
 
@@ -70,7 +70,7 @@ def test_hidden_states_of_mamba(pair, lengths):
 
 def test_the_comparison_notices_another_order_of_the_kernel(pair):
     reference, model = pair
-    convolution = model.backbone.blocks[1].ssm.convolution
+    convolution = model.backbone.blocks[1].mixer.ssm.convolution
     batch = texts([13, 13], VOCAB)
     with torch.no_grad():
         convolution.weight.copy_(convolution.weight.flip(0))

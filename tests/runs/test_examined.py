@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import seqkit
-from seqkit.backbones import Transformer
+from seqkit.backbones import GRU, Transformer
 from seqkit.cli.main import main
 from seqkit.errors import UsageError
 from seqkit.interfaces import ModelInput, TokenBatch, Tokens, TokenSpec
@@ -89,6 +89,22 @@ def test_a_broken_law_is_named_with_its_size_and_the_backbone(backbone, law, dep
 @pytest.mark.parametrize("objective", [NextToken, classify])
 def test_sound_backbones_break_none(backbone, objective):
     assert faults_of(backbone(24, 2), objective()) == []
+
+
+class Forgets(GRU):
+    """A wrong state: that of a sequence is made smaller between two calls."""
+
+    def run(self, embedded, cache):
+        if cache is not None and cache.states[0] is not None:
+            cache.states = [tuple(0.9 * part for part in state) for state in cache.states]
+        return super().run(embedded, cache)
+
+
+@pytest.mark.parametrize(("cls", "is_broken"), [(Forgets, True), (GRU, False)])
+def test_a_cache_gives_what_one_pass_gives(cls, is_broken):
+    law = "Forgets breaks the law that a cache gives what one pass gives: to go on from a cache"
+    found = faults_of(cls(24, 2, causal=True))
+    assert [one.startswith(law) for one in found] == [True] * is_broken
 
 
 def test_a_fault_after_column_64_needs_examples_that_long():

@@ -21,6 +21,7 @@ from seqkit.nn.position.bias import T5Bias
 from seqkit.objectives import Masked
 from seqkit.training import muon
 from seqkit.training.optim import (
+    WSD,
     AdamW,
     CombinedOptimizer,
     Constant,
@@ -361,6 +362,12 @@ def test_a_closure_runs_once():
             lambda s: 0.2 + 0.8 * (1 + math.cos(math.pi * (s - 7) / (31 - 7))) / 2,
         ),
         (Cosine(floor=0.0), lambda s: (1 + math.cos(math.pi * s / 31)) / 2),
+        (WSD(warmup_steps=7), lambda s: 1 if s < 31 - 6.2 else 1 - ((s - 31 + 6.2) / 6.2) ** 0.5),
+        (WSD(decay_fraction=1.0), lambda s: 1 - (s / 31) ** 0.5),
+        (
+            WSD(warmup_steps=7, decay_fraction=0.9, floor=0.2),
+            lambda s: 0.2 + 0.8 * (1 - ((s - 7) / 24) ** 0.5),
+        ),
         (InverseSqrt(warmup_steps=7), lambda s: 7**0.5 * min((s + 1) ** -0.5, (s + 1) * 7**-1.5)),
         (InverseSqrt(), lambda s: (s + 1) ** -0.5),
         (Constant(), lambda s: 1.0),
@@ -380,6 +387,19 @@ def test_the_cosine_ends_at_its_floor_and_stays_there():
     assert Cosine(warmup_steps=7).factor(7, 7) == 1.0  # nothing left after warm-up
 
 
+def test_the_decay_after_a_stable_part_ends_at_its_floor_and_stays_there():
+    for steps in (31, 40):
+        assert WSD(warmup_steps=7).factor(steps, 31) == 0
+        assert WSD(floor=0.2).factor(steps, 31) == pytest.approx(0.2)
+    assert WSD(warmup_steps=7).factor(7, 7) == 1.0  # nothing left after warm-up
+
+
+def test_a_longer_training_has_the_same_rates_until_the_shorter_one_decays():
+    short, long = (scheduled_rates(WSD(warmup_steps=5), steps) for steps in (31, 53))
+    assert short[:25] == long[:25]
+    assert short[25] < long[25] == 0.5
+
+
 def test_negative_warm_up_is_refused():
     with pytest.raises(ValueError, match="warmup_steps=-1"):
         Constant(warmup_steps=-1)
@@ -394,9 +414,14 @@ def test_negative_warm_up_is_refused():
         (Muon, {"momentum": -0.1}, "momentum should be"),
         (Muon, {"adamw": TorchOptimizer(torch.optim.SGD)}, "not seqkit's AdamW"),
         (Muon, {"adamw": AdamW(layer_decay=0.5)}, "has a layer_decay"),
+        (Muon, {"adamw": AdamW(base_width=16)}, "base_width, which is Muon's own"),
         (Cosine, {"floor": 2}, "floor=2"),
         (Cosine, {"floor": -0.1}, "floor=-0.1"),
         (Cosine, {"floor": math.nan}, "floor=nan"),
+        (WSD, {"floor": 2}, "floor=2"),
+        (WSD, {"decay_fraction": 0}, "decay_fraction=0 .* use Constant"),
+        (WSD, {"decay_fraction": 1.1}, "decay_fraction=1.1"),
+        (WSD, {"decay_fraction": math.nan}, "decay_fraction=nan"),
     ],
 )
 def test_impossible_settings_are_refused_when_a_factory_is_made(factory, settings, message):
@@ -466,7 +491,7 @@ def learning_rates(factory, schedule):
 
 @pytest.mark.parametrize("factory", [AdamW(0.5), Muon(0.5)], ids=["AdamW", "Muon"])
 @pytest.mark.parametrize(
-    "schedule", [Cosine(warmup_steps=2, floor=0.2), InverseSqrt(warmup_steps=1), Constant()]
+    "schedule", [Cosine(warmup_steps=2, floor=0.2), WSD(), InverseSqrt(warmup_steps=1), Constant()]
 )
 def test_a_schedule_builds_a_scheduler_of_its_factor(factory, schedule):
     groups, _ = learning_rates(factory, schedule)
@@ -506,7 +531,7 @@ def test_a_cycle_that_ends_before_the_training_is_refused():
 
 
 @pytest.mark.parametrize(("warmup_steps", "taken"), [(0, 0), (15, 15), (16, 3), (50, 3), (400, 3)])
-@pytest.mark.parametrize("schedule", [Cosine, InverseSqrt, Constant])
+@pytest.mark.parametrize("schedule", [Cosine, WSD, InverseSqrt, Constant])
 def test_warm_up_of_more_than_half_of_the_training_becomes_a_tenth_and_one_warning_says_so(
     schedule, warmup_steps, taken, caplog
 ):
@@ -523,7 +548,8 @@ def test_warm_up_of_more_than_half_of_the_training_becomes_a_tenth_and_one_warni
 
 def test_a_training_of_few_steps_reaches_its_learning_rate_whatever_warm_up_was_asked_for():
     for num_steps in (1, 2, 7, 11, 53):
-        assert max(scheduled_rates(Cosine(warmup_steps=50), num_steps)) == pytest.approx(0.5)
+        for schedule in (Cosine(warmup_steps=50), WSD(warmup_steps=50)):
+            assert max(scheduled_rates(schedule, num_steps)) == pytest.approx(0.5)
 
 
 def scheduled_rates(schedule, num_steps):

@@ -23,8 +23,10 @@ from seqkit.model import Model
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.objectives import NextToken
+from seqkit.registry import components
 from seqkit.training.recompute import activation_checkpointing, blocks_of
 
+MIXERS = [mixer.load() for mixer in components("mixer").values()]
 BACKBONES = {
     "Transformer": lambda: Transformer(12, 3, num_heads=2, causal=True, dropout=0.3),
     "experts": lambda: Transformer(
@@ -37,6 +39,7 @@ BACKBONES = {
     "TCN": lambda: TCN(12, 2, causal=True, dropout=0.3),
     "Mamba": lambda: Mamba(12, 2, causal=True),
     "LSTM": lambda: LSTM(12, 3, causal=True, dropout=0.3),
+    "mixers": lambda: Transformer(12, len(MIXERS), num_heads=2, causal=True, mixer=MIXERS),
 }
 
 

@@ -1,11 +1,15 @@
 """Weights and the small files of a run are loaded as they were saved, or refused."""
 
+import hashlib
 from contextlib import nullcontext
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
+from torch.testing import assert_close
 
+from seqkit.backbones import S4D, Mamba
 from seqkit.errors import DataError
 from seqkit.files import read_mapping, write_json
 from seqkit.training.weights import load_weights, save_weights
@@ -55,6 +59,18 @@ def test_weights_of_earlier_versions_that_nothing_reads_are_left_out(tmp_path):
         with pytest.raises(DataError, match=r"shortcut\.bias") if refused else nullcontext():
             load_weights(ours, tmp_path / name, digest)
             assert torch.equal(ours.weight, theirs.weight)
+
+
+@pytest.mark.parametrize("kind", [Mamba, S4D])
+def test_weights_that_were_named_without_their_mixer_are_read(kind, tmp_path):
+    ours, theirs = nn.Module(), nn.Module()
+    for model in (ours, theirs):
+        model.backbone = kind(8)
+    written = {name.replace(".mixer.", "."): x for name, x in theirs.state_dict().items()}
+    save_file(written, tmp_path / "weights")
+    digest = hashlib.sha256((tmp_path / "weights").read_bytes()).hexdigest()
+    load_weights(ours, tmp_path / "weights", digest)
+    assert_close(ours.state_dict(), theirs.state_dict())
 
 
 def test_a_mapping_is_read_with_its_keys(tmp_path):

@@ -26,6 +26,7 @@ from seqkit.nn.attention.mask import (
 )  # fmt: skip
 from seqkit.nn.packing import Packing
 from seqkit.nn.position.base import RelativePosition
+from seqkit.nn.segments import SegmentRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class AttentionContext:
     from which keys and values are computed; None: self-attention.
     packing: the layer's input is the row [1 t d] of this packing; masks and the other fields are of the padded batch.
     is_plain: True: padding and causality are all that masks pairs, and no bias is added.
+    segments: where the packed sequences of the batch are, for layers that take no mask; None: they are not packed, or
+    `attn_mask` keeps them apart.
     """
 
     attn_mask: Tensor | None = None
@@ -59,6 +62,7 @@ class AttentionContext:
     memory: Tensor | None = None
     packing: Packing | None = None
     is_plain: bool = False
+    segments: SegmentRows | None = None
 
 
 class Past(NamedTuple):
@@ -156,6 +160,7 @@ def attention_context(
         adjacency=adjacency,
         edge_bias=edge_bias,
         is_plain=is_plain,
+        segments=None if segments is None or needs_mask else SegmentRows.of(segments, valid),
     )
 
 

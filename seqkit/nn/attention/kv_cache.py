@@ -107,9 +107,10 @@ class TransformerCache(Cache):
         self.past: Past | None = None
         self.memory: Embedded | None = None
 
-    def append(self, embedded: Embedded) -> None:
-        """Add the columns of a forward pass."""
-        self.past = Past.with_columns(self.past, embedded)
+    def append(self, embedded: Embedded, *, keep: bool) -> None:
+        """Add the columns of a forward pass. keep: whether a layer looks back at them; else they are only counted."""
+        if keep:
+            self.past = Past.with_columns(self.past, embedded)
         self.num_tokens += embedded.valid.shape[1]
 
     def reorder(self, rows: Tensor) -> None:
@@ -137,8 +138,13 @@ def encoder_output(embedded: Embedded, cache: Any) -> Embedded | None:
     """The encoder's output, or the embedded source if there is no encoder; None: neither is given.
 
     cache: keeps what the first step was given, which is then returned at all later steps; None: there is no cache.
+    Raises ValueError if it is packed: tokens attend to all of their row's.
     """
     memory = embedded.source if embedded.memory is None else embedded.memory
+    if memory is not None and memory.segments is not None:
+        raise ValueError(
+            "the source is packed, and a target attends to all of its row; give each source a row of its own"
+        )
     if cache is None:
         return memory
     if cache.memory is None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import StateCache
-from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
+from seqkit.nn.attention.mechanism import SequenceAttention, repeat_kv
 from seqkit.nn.precision import float32_or_more, no_autocast
 from seqkit.nn.recurrence import is_exporting
 
@@ -26,7 +26,7 @@ CHUNK = 64
 """Tokens of a causal chunk: inside it every pair is scored, between chunks sums are carried."""
 
 
-class FeatureMapAttention(AttentionMechanism):
+class FeatureMapAttention(SequenceAttention):
     """Attention weights f(q_i) g(k_j), divided by their sum over the unmasked keys (Katharopoulos et al. 2020, 3.2).
 
     Time and memory O(n f c), causal or not: equations 4 to 6 and 9 to 12, the causal sums carried from chunk to chunk.
@@ -40,9 +40,9 @@ class FeatureMapAttention(AttentionMechanism):
         | AttentionFeature.UNORDERED
         | AttentionFeature.CROSS_ATTENTION
         | AttentionFeature.CACHE
+        | AttentionFeature.SEGMENTS
         | AttentionFeature.GROUPED_QUERY
     )
-    needs_mask = False
 
     @abstractmethod
     def query_features(self, q: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class FeatureMapAttention(AttentionMechanism):
     def key_features(self, k: Tensor) -> Tensor:
         """[b g m f] >= 0."""
 
-    def forward(
+    def run(
         self,
         q: Tensor,
         k: Tensor,
@@ -74,7 +74,7 @@ class FeatureMapAttention(AttentionMechanism):
                 output = einsum(queries, repeat_kv(sums, q), "b h n f, b h f c -> b h n c")
             return _normalized(output[..., :-1], output[..., -1:]).to(v.dtype)
 
-    def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+    def weigh(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         with no_autocast(q):
             queries, keys = self._features(q, k, context)
             scores = einsum(queries, repeat_kv(keys, q), "b h n f, b h m f -> b h n m")

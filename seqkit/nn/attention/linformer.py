@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
-from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv
+from seqkit.nn.attention.mechanism import SequenceAttention, repeat_kv
 from seqkit.nn.checks import check_at_least
 
 
-class LinformerAttention(AttentionMechanism):
+class LinformerAttention(SequenceAttention):
     """Softmax attention over keys and values that a learned projection reduces from m columns to `rank`.
 
     Wang et al. 2020, equation 7, the projections shared by all heads (their section 4). Time and memory O(n rank).
@@ -32,9 +32,9 @@ class LinformerAttention(AttentionMechanism):
         AttentionFeature.BIDIRECTIONAL
         | AttentionFeature.CROSS_ATTENTION
         | AttentionFeature.ROTARY
+        | AttentionFeature.SEGMENTS
         | AttentionFeature.GROUPED_QUERY
     )
-    needs_mask = False
 
     def __init__(self, num_heads: int, head_dim: int, *, max_tokens: int, rank: int):
         super().__init__()
@@ -45,7 +45,7 @@ class LinformerAttention(AttentionMechanism):
         self.key_projection = nn.Parameter(torch.randn(max_tokens, rank) * max_tokens**-0.5)
         self.value_projection = nn.Parameter(torch.randn(max_tokens, rank) * max_tokens**-0.5)
 
-    def forward(
+    def run(
         self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
     ) -> Tensor:
         assert cache is None
@@ -61,7 +61,7 @@ class LinformerAttention(AttentionMechanism):
         )
         return F.scaled_dot_product_attention(q, keys, values, enable_gqa=q.shape[1] != k.shape[1])
 
-    def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+    def weigh(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         """[b h n m]: those of the projected keys, projected back. They may be negative and need not sum to one."""
         keys = einsum(
             self._zero_padded(k, context),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
-from seqkit.nn.attention.mechanism import AttentionMechanism, repeat_kv, softmax
+from seqkit.nn.attention.mechanism import SequenceAttention, repeat_kv, softmax
 from seqkit.nn.checks import check_at_least
 
 
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
     high: Tensor
 
 
-class LSHAttention(AttentionMechanism):
+class LSHAttention(SequenceAttention):
     """Softmax attention to neighbours and to tokens in the same bucket of a random hash (Kitaev et al. 2020, sec. 2).
 
     bucket_size: keys of its bucket that a token attends to, the nearest at or before itself (bidirectional: and one
@@ -51,9 +51,9 @@ class LSHAttention(AttentionMechanism):
         AttentionFeature.BIDIRECTIONAL
         | AttentionFeature.CAUSAL
         | AttentionFeature.ROTARY
+        | AttentionFeature.SEGMENTS
         | AttentionFeature.GROUPED_QUERY
     )
-    needs_mask = False
     directions: Tensor
 
     def __init__(
@@ -76,7 +76,7 @@ class LSHAttention(AttentionMechanism):
         self.num_buckets = num_buckets
         self.register_buffer("directions", torch.randn(num_rounds, head_dim, num_buckets // 2))
 
-    def forward(
+    def run(
         self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: None = None
     ) -> Tensor:
         valid = context.key_valid
@@ -92,7 +92,7 @@ class LSHAttention(AttentionMechanism):
             return einsum(self._dense_weights(q, k, plan), v, "b h n m, b h m c -> b h n c")
         return self._by_blocks(q, k, v, plan, context.is_causal)
 
-    def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+    def weigh(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         return self._dense_weights(q, repeat_kv(k, q), self._plan(q, k, context))
 
     @torch.no_grad()

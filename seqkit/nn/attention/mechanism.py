@@ -17,6 +17,7 @@ from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import KVCache
 from seqkit.nn.precision import float32_or_more
+from seqkit.nn.segments import SegmentRows
 
 
 class AttentionMechanism(nn.Module, ABC):
@@ -50,6 +51,63 @@ class AttentionMechanism(nn.Module, ABC):
     def init_cache(self, max_tokens: int) -> Cache:
         """An empty cache of the mechanism's own kind."""
         return KVCache(max_tokens)
+
+
+class SequenceAttention(AttentionMechanism):
+    """Base class of mechanisms that take no mask, but plain sequences with padding on the right.
+
+    A subclass writes `supports`, `run` and `weigh`, which are `forward` and `attention_weights` of such sequences. Each
+    packed sequence is a row of its own for them, so SEGMENTS are supported.
+    """
+
+    needs_mask = False
+
+    @abstractmethod
+    def run(
+        self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
+    ) -> Tensor:
+        """Attention output [b h n c], of any value where padded."""
+
+    @abstractmethod
+    def weigh(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+        """Attention weights [b h n m]."""
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
+    ) -> Tensor:
+        if context.segments is None:
+            return self.run(q, k, v, context, cache)
+
+        def run_rows(own: SegmentRows) -> Tensor:
+            own_q, own_k, own_v = (_split(own, x) for x in (q, k, v))
+            output = self.run(own_q, own_k, own_v, _context_of(own, context))
+            return rearrange(output, "s h m c -> s m h c")
+
+        return rearrange(context.segments.map(run_rows), "b n h c -> b h n c")
+
+    def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+        rows = context.segments
+        if rows is None:
+            return self.weigh(q, k, context)
+        weights = self.weigh(_split(rows, q), _split(rows, k), _context_of(rows, context))
+        found = weights.new_zeros(*q.shape[:3], k.shape[2])
+        columns = rows.split(torch.arange(k.shape[2], device=q.device).expand(rows.shape))
+        for own, real, row, column in zip(
+            weights, rows.valid, rows.batch_row, columns, strict=True
+        ):
+            at = column[real]
+            found[row, :, rearrange(at, "i -> i 1"), at] = own[:, real][..., real]
+        return found
+
+
+def _split(rows: SegmentRows, x: Tensor) -> Tensor:
+    """Queries, keys or values [s h m c] of packed sequences, from those of the batch, [b h n c]."""
+    return rearrange(rows.split(rearrange(x, "b h n c -> b n h c")), "s m h c -> s h m c")
+
+
+def _context_of(rows: SegmentRows, context: AttentionContext) -> AttentionContext:
+    valid = rows.valid
+    return AttentionContext(is_causal=context.is_causal, query_valid=valid, key_valid=valid)
 
 
 class DenseScoreAttention(AttentionMechanism):

@@ -10,9 +10,10 @@ from typing import Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
-from einops import einsum, rearrange
+from einops import einsum, rearrange, repeat
 from torch import Tensor, nn
 
+from seqkit.interfaces import Cache
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import ALL_FEATURES, AttentionFeature, check_supported
 from seqkit.nn.attention.kv_cache import LayerCache
@@ -23,9 +24,17 @@ from seqkit.nn.attention.mechanism import (
     repeat_kv,
     softmax,
 )
+from seqkit.nn.attention.sinks import (
+    Sinks,
+    mask_with_sink,
+    softmax_with_sinks,
+    with_logits,
+    with_sink,
+)
 from seqkit.nn.checks import check_above_0, check_at_least
 from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import InheritedDropout
+from seqkit.nn.mixers.base import Mixer
 from seqkit.nn.packing import Packing, has_flash_attention
 
 
@@ -36,7 +45,9 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
     attention weights; None: the backbone's.
     softcap: scores are bounded by it, softcap * tanh(scores / softcap), before mask and bias are added (Gemma 2; Gemma
     team 2024, section 2); None: they are not. Torch's kernel has no bound, so it costs O(n m) memory for a head.
-    Raises ValueError for a temperature or a softcap that is not above 0, or a dropout outside [0, 1).
+    sinks: a logit of each head that joins the softmax and has no value, so that weights sum to less than 1: "learned",
+    0 at first (gpt-oss; OpenAI 2025), or "zero" (softmax plus one; Miller 2023); None: none.
+    Raises ValueError for a temperature or a softcap that is not above 0, a dropout outside [0, 1), or other sinks.
     """
 
     supports = ALL_FEATURES
@@ -49,37 +60,69 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         temperature: float | None = None,
         dropout: float | None = None,
         softcap: float | None = None,
+        sinks: Sinks | None = None,
     ):
         super().__init__(dropout)
         check_above_0(temperature=temperature, softcap=softcap)
         self.temperature = head_dim**0.5 if temperature is None else temperature
         self.softcap = softcap
+        if sinks not in ("learned", "zero", None):
+            raise ValueError(f"sinks={sinks!r}; it is one of 'learned', 'zero', or None")
+        self.has_sinks = sinks is not None
+        self.sinks = nn.Parameter(torch.zeros(num_heads)) if sinks == "learned" else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether kernels without a bound on scores and without sinks compute it."""
+        return self.softcap is None and not self.has_sinks
 
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
     ) -> Tensor:
+        has_sink_key = self.has_sinks and self.softcap is None
+        attn_mask = context.attn_mask
+        if has_sink_key:
+            k, v = with_sink(k, v, is_first=cache is None or cache.num_tokens == 0)
         if cache is not None:
             k, v = cache.update(k, v)
         if self.softcap is not None:
             weights = F.dropout(self.attention_weights(q, k, context), self.dropout, self.training)
             return einsum(weights, repeat_kv(v, q), "b h n m, b h m c -> b h n c")
-        return F.scaled_dot_product_attention(
+        if has_sink_key:
+            logits = self._sink_logits(q) * self.temperature
+            q = with_logits(q, logits, is_causal=context.is_causal)
+            attn_mask = mask_with_sink(attn_mask)
+        output = F.scaled_dot_product_attention(
             q,
             k,
             v,
-            context.attn_mask,
+            attn_mask,
             self.dropout if self.training else 0.0,
             is_causal=context.is_causal,
             scale=1 / self.temperature,
             enable_gqa=q.shape[1] != k.shape[1],
         )
+        if has_sink_key:
+            return output[:, :, int(context.is_causal) :, :-1]
+        return output
 
     def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         scores = einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m") / self.temperature
-        return softmax(bounded(scores, self.softcap) + as_bias(q, k, context)).to(q.dtype)
+        scores = bounded(scores, self.softcap) + as_bias(q, k, context)
+        if not self.has_sinks:
+            return softmax(scores).to(q.dtype)
+        return softmax_with_sinks(scores, self._sink_logits(q)).to(q.dtype)
+
+    def init_cache(self, max_tokens: int) -> Cache:
+        """A cache with one more slot, for a sink."""
+        return super().init_cache(max_tokens + self.has_sinks)
+
+    def _sink_logits(self, q: Tensor) -> Tensor:
+        """[h]; zeros are made anew, since a buffer would be lost by `to_empty`."""
+        return q.new_zeros(q.shape[1]) if self.sinks is None else self.sinks
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Mixer):
     """Multi-head attention, self or cross (Vaswani et al. 2017, section 3.2.2).
 
     mechanism: `(num_heads, head_dim) -> AttentionMechanism`.
@@ -91,9 +134,12 @@ class MultiHeadAttention(nn.Module):
     (OLMo 2; OLMo team 2025, section 2.1).
     bias: whether the projections have a bias. out_bias: whether the output projection has one; None: as `bias`.
     convolution: `width -> CausalConvolution` over the projected queries, keys and values (So et al. 2021, section 4.2);
-    for causal sequences only, since it supports neither edges nor segments; None: none.
+    for causal sequences only, since it supports no edges; None: none.
+    output_gate: factors sigmoid(W x) on the attention output before its projection, x the layer's input (Qiu et al.
+    2025, section 2.2, G1): "elementwise", one for each channel of each head (Qwen3-Next), or "headwise", one for each
+    head; they start near 1/2; None: none.
     Raises ValueError if `dim` is not a multiple of `num_heads` and no `head_dim` is given, if `num_heads` is not a
-    multiple of `num_kv_heads`, or for another `qk_norm_level`.
+    multiple of `num_kv_heads`, or for another `qk_norm_level` or `output_gate`.
     """
 
     def __init__(
@@ -109,6 +155,7 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         out_bias: bool | None = None,
         convolution: Callable[[int], CausalConvolution] | None = None,
+        output_gate: Literal["elementwise", "headwise"] | None = None,
     ):
         super().__init__()
         check_at_least(
@@ -121,6 +168,10 @@ class MultiHeadAttention(nn.Module):
         head_dim = dim // num_heads if head_dim is None else head_dim
         if qk_norm_level not in ("head", "all"):
             raise ValueError(f"qk_norm_level={qk_norm_level!r}; it is one of 'head', 'all'")
+        if output_gate not in ("elementwise", "headwise", None):
+            raise ValueError(
+                f"output_gate={output_gate!r}; it is one of 'elementwise', 'headwise', or None"
+            )
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if num_heads % num_kv_heads:
             raise ValueError(
@@ -144,6 +195,10 @@ class MultiHeadAttention(nn.Module):
         self.out_proj = nn.Linear(
             num_heads * head_dim, dim, bias=bias if out_bias is None else out_bias
         )
+        self.gate_proj = None
+        if output_gate is not None:
+            num_gates = num_heads if output_gate == "headwise" else num_heads * head_dim
+            self.gate_proj = nn.Linear(dim, num_gates, bias=bias)
         self.norms_heads = qk_norm_level == "head"  # True: each head by itself; False: all together
         self.query_norm = None
         self.key_norm = None
@@ -154,6 +209,8 @@ class MultiHeadAttention(nn.Module):
         if self.convolution is not None:
             self.supports &= ~CausalConvolution.UNSUPPORTED
         self.needs_mask = self.mechanism.needs_mask
+        # a mask keeps packed sequences apart in scores, not in a convolution
+        self.needs_rows = self.convolution is not None
         self.needs_adjacency = self.mechanism.needs_adjacency
         if num_kv_heads != num_heads:
             self.check_supported(AttentionFeature.GROUPED_QUERY)
@@ -177,7 +234,7 @@ class MultiHeadAttention(nn.Module):
         output = rearrange(self.mechanism(q, k, v, context, continued), "b h n c -> b n (h c)")
         if context.packing is not None:
             output = context.packing.pack(output)
-        return self.out_proj(output)
+        return self.out_proj(self._gated(output, x))
 
     def _attends_in_row(self, x: Tensor, context: AttentionContext) -> bool:
         """Whether torch's FlashAttention can take the place of the mechanism, without padding."""
@@ -186,7 +243,7 @@ class MultiHeadAttention(nn.Module):
             x.is_cuda
             and context.is_plain
             and type(own) is ScaledDotProductAttention
-            and own.softcap is None
+            and own.is_plain
         ):
             return False
         # hooks get queries and keys of the padded batch
@@ -220,7 +277,11 @@ class MultiHeadAttention(nn.Module):
         output = packing.attend(
             q, k, v, causal=context.is_causal, dropout=dropout, scale=1 / self.mechanism.temperature
         )
-        return self.out_proj(rearrange(output, "1 h t c -> 1 t (h c)"))
+        return self.out_proj(self._gated(rearrange(output, "1 h t c -> 1 t (h c)"), x))
+
+    def _gated(self, output: Tensor, x: Tensor) -> Tensor:
+        """The attention output [b n (h c)], times the gate of the layer's input, if there is one."""
+        return output if self.gate_proj is None else gated(output, self.gate_proj(x))
 
     def _self_qkv(
         self, x: Tensor, context: AttentionContext, cache: LayerCache | None
@@ -232,8 +293,20 @@ class MultiHeadAttention(nn.Module):
         if context.packing is not None:
             qkv = context.packing.pad(qkv)
         if self.convolution is not None:
-            qkv = self.convolution(qkv, context.query_valid, cache)
+            qkv = self._convolved(self.convolution, qkv, context, cache)
         return self._split(qkv)
+
+    def _convolved(
+        self,
+        convolution: CausalConvolution,
+        qkv: Tensor,
+        context: AttentionContext,
+        cache: LayerCache | None,
+    ) -> Tensor:
+        """The convolution of queries, keys and values, which begins anew in each packed sequence."""
+        if context.segments is None:
+            return convolution(qkv, context.query_valid, cache)
+        return context.segments.map(lambda own: convolution(own.split(qkv)))
 
     def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Heads of queries, keys and values."""
@@ -308,6 +381,12 @@ def _linear_of(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     given = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
     layer.load_state_dict({name: x.clone() for name, x in given.items()}, assign=True)
     return layer.requires_grad_()
+
+
+def gated(output: Tensor, gate: Tensor) -> Tensor:
+    """Attention output [... (h c)] times sigmoid(gate), one for each channel [... (h c)] or for each head [... h]."""
+    channels = output.shape[-1] // gate.shape[-1]
+    return output * repeat(gate.sigmoid(), "... g -> ... (g channels)", channels=channels)
 
 
 def apply_rotary(x: Tensor, rotary: Tensor) -> Tensor:

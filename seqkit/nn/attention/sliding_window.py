@@ -16,8 +16,9 @@ from torch import Tensor
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mask import Mask, causal_mask, dense, padding_mask
-from seqkit.nn.attention.mechanism import AttentionMechanism
+from seqkit.nn.attention.mechanism import SequenceAttention
 from seqkit.nn.attention.multi_head import ScaledDotProductAttention
+from seqkit.nn.attention.sinks import Sinks
 from seqkit.nn.checks import check_at_least
 from seqkit.nn.recurrence import is_exporting
 
@@ -25,18 +26,19 @@ MIN_BLOCK_SIZE = 32
 """Fewest queries of a block: many small products cost more than the scores they save (docs/efficient.md)."""
 
 
-class SlidingWindowAttention(AttentionMechanism):
+class SlidingWindowAttention(SequenceAttention):
     """Token i attends to j if |i - j| < size, or (i - j) mod stride = 0, or one of the two is a global token.
 
     size: tokens of the window on one side, the token itself included; a bidirectional window has two such sides.
     stride: distance between the far tokens that are attended to; 0: none (strided attention; Child et al. 2019, section
     4.3; near and far tokens in one head, equation 8).
     num_global: number of global tokens, the first ones; they attend to all, and all to them (Beltagy et al. 2020,
-    section 3.1); if causal, to the past only. temperature, dropout, softcap: as in `ScaledDotProductAttention`.
+    section 3.1); if causal, to the past only. temperature, dropout, softcap, sinks: as in
+    `ScaledDotProductAttention`.
     Distances count tokens, not positions. Sequences are padded on the right; with a cache, padding may be anywhere.
     Time and memory O(n (size + num_global)); a step with a cache O(m). With a stride all pairs are scored, O(n^2).
-    Raises ValueError for a size below 2, a stride of 1, a negative number, a temperature or softcap of 0 or less, or a
-    dropout outside [0, 1).
+    Raises ValueError for a size below 2, a stride of 1, a negative number, a temperature or softcap of 0 or less, a
+    dropout outside [0, 1), or other sinks.
     """
 
     supports = (
@@ -44,9 +46,9 @@ class SlidingWindowAttention(AttentionMechanism):
         | AttentionFeature.CAUSAL
         | AttentionFeature.ROTARY
         | AttentionFeature.CACHE
+        | AttentionFeature.SEGMENTS
         | AttentionFeature.GROUPED_QUERY
     )
-    needs_mask = False
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class SlidingWindowAttention(AttentionMechanism):
         temperature: float | None = None,
         dropout: float | None = None,
         softcap: float | None = None,
+        sinks: Sinks | None = None,
     ):
         super().__init__()
         check_at_least(2, size=size)  # the token itself is one
@@ -71,10 +74,15 @@ class SlidingWindowAttention(AttentionMechanism):
         self.stride = stride
         self.num_global = num_global
         self.attend = ScaledDotProductAttention(
-            num_heads, head_dim, temperature=temperature, dropout=dropout, softcap=softcap
+            num_heads,
+            head_dim,
+            temperature=temperature,
+            dropout=dropout,
+            softcap=softcap,
+            sinks=sinks,
         )
 
-    def forward(
+    def run(
         self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: Any = None
     ) -> Tensor:
         if cache is not None:
@@ -95,7 +103,7 @@ class SlidingWindowAttention(AttentionMechanism):
             output = torch.cat([from_global, output[:, :, self.num_global :]], dim=2)
         return output
 
-    def attention_weights(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+    def weigh(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         """[b h n m], without dropout; O(n m) memory."""
         return self.attend.attention_weights(q, k, self._dense_context(q, k, context))
 

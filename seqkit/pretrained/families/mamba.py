@@ -62,17 +62,17 @@ def _table(config: ConfigFile) -> Rows:
     flat = Rearranged("e s -> (e s)", {"s": config.size("state_size", 16)})
     names = {
         "norm": "norm",
-        "in_proj": "mixer.in_proj",
-        "out_proj": "mixer.out_proj",
-        "ssm.x_proj": "mixer.x_proj",
-        "ssm.dt_proj": "mixer.dt_proj",
+        "mixer.in_proj": "mixer.in_proj",
+        "mixer.out_proj": "mixer.out_proj",
+        "mixer.ssm.x_proj": "mixer.x_proj",
+        "mixer.ssm.dt_proj": "mixer.dt_proj",
     }
     layer = [
         *modules(names),
-        *tensor("ssm.convolution.weight", "mixer.conv1d.weight", whole=Kernel()),
-        *tensor("ssm.convolution_bias", "mixer.conv1d.bias"),
-        *tensor("ssm.A_log", "mixer.A_log", whole=flat),
-        *tensor("ssm.D", "mixer.D"),
+        *tensor("mixer.ssm.convolution.weight", "mixer.conv1d.weight", whole=Kernel()),
+        *tensor("mixer.ssm.convolution_bias", "mixer.conv1d.bias"),
+        *tensor("mixer.ssm.A_log", "mixer.A_log", whole=flat),
+        *tensor("mixer.ssm.D", "mixer.D"),
     ]
     return [
         *tensor("embedder.content.weight", "embeddings.weight"),

@@ -73,7 +73,7 @@ class Renderer:
     ) -> None:
         """The example on axes; raw: None where only its tokens are known. Here: features over tokens.
 
-        received: [n], attention that each token receives, in times the average, drawn over the example. Here: bars.
+        received: [n], attention that each token receives, in times an equal share, drawn over the example. Here: bars.
         """
         if received is None:
             draw_content(axes, tokens)
@@ -87,7 +87,7 @@ class Renderer:
             linewidth=0.3,
         )
         axes.axhline(1, color=INK, linestyle="--", linewidth=0.7)
-        axes.set(xlabel="token", ylabel="times the average")
+        axes.set(xlabel="token", ylabel="times an equal share")
         whole_numbers(axes.xaxis)
 
     def mark_tokens(self, axes: Axes, raw: Any, tokens: Tokens) -> None:
@@ -193,7 +193,7 @@ def picture(renderer: Renderer, raw: Any, tokens: Tokens) -> Figure:
 
 @rc_context(STYLE)
 def attended(renderer: Renderer, raw: Any, tokens: Tokens, received: np.ndarray) -> Figure:
-    """The attention that each token receives [n], in times the average, over the example; each part has its picture."""
+    """Attention that each token receives [n], in times an equal share, over the example; each part has its picture."""
     runs = list(renderer.runs(raw, tokens))
     heights = [one.renderer.height(one.tokens) for one in runs]
     figure, axes = new_figure(

@@ -35,7 +35,7 @@ class CellsRenderer(Renderer):
             received = np.zeros(len(tokens))
             axes.set_xticks([])
         else:
-            axes.set_xlabel("times the average")
+            axes.set_xlabel("times an equal share")
         axes.barh(places, received, color=WARM.to_rgba(received), edgecolor=INK, linewidth=0.3)
         names = self.token_names(raw, tokens)
         axes.set_yticks(places, names, fontsize=7, parse_math=False)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from seqkit.errors import is_out_of_memory
+from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
 from seqkit.nn.join_embedder import JoinEmbedder
 from seqkit.runs.examined.given import Given, collated
@@ -36,6 +37,7 @@ FUTURE = "no token attends to the future"
 PACKED = "packed sequences stay apart"
 MASK = "masked tokens stay hidden"
 AGAIN = "evaluation repeats"
+CACHE = "a cache gives what one pass gives"
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,12 @@ class Subject:
                 continue
             draws = self.change(self(rows[:1], seed=2), first, all_of_it) is not None
             mates = self._random_mates(rows) if draws else self._mates(rows)
-            for one in (*self._probed(rows, cuts if not mode else cuts // 2, draws), *mates):
+            steps = self._goes_on(rows) if not (mode or draws) else ()
+            for one in (
+                *self._probed(rows, cuts if not mode else cuts // 2, draws),
+                *mates,
+                *steps,
+            ):
                 if one.law not in known:
                     known.add(one.law)
                     yield replace(one, where=mode + one.where)
@@ -187,6 +194,31 @@ class Subject:
         others = [x.changed(own, self.model.spec) for x, own in zip(rows, kept, strict=True)][1:]
         if found := self.change(self([rows[0], *others], PADDING), right, pairs[:1]):
             yield BrokenLaw(MATES, found[1], found[0], "another example in the batch")
+
+    def _goes_on(self, rows: Sequence[Given]) -> Iterator[BrokenLaw]:
+        """Yield the law on caches: prompts of unlike lengths, and then the rest."""
+        plain = [x for x in rows if not (x.beside or x.source or x.tokens.parts)]
+        ends = [min(len(x.tokens) // 2 + i, len(x.tokens) - 1) for i, x in enumerate(plain)]
+        if not self.model.backbone.causal or min(ends, default=0) < 1:
+            return
+        try:
+            cache = self.model.backbone.init_cache(2 * max(len(x.tokens) for x in plain))
+        except ValueError:  # it has none
+            return
+        hidden = []
+        for borders in ([slice(end) for end in ends], [slice(end, None) for end in ends]):
+            parts = [x.tokens.at(border) for x, border in zip(plain, borders)]
+            batch = TokenBatch.collate(parts).with_dtype(self.dtype)
+            with torch.no_grad():
+                hidden.append(self.model.backbone(self.model.embed(batch), cache))
+        for i, (x, end) in enumerate(zip(plain, ends)):
+            n = len(x.tokens)
+            joined = torch.cat([hidden[0][i : i + 1, :end], hidden[1][i : i + 1, : n - end]], dim=1)
+            right = {"backbone": self([x])["backbone"]}
+            all_of_it = [(0, 0, torch.ones(n, dtype=torch.bool))]
+            if found := self.change({"backbone": (joined, True)}, right, all_of_it):
+                yield BrokenLaw(CACHE, found[1], found[0], "to go on from a cache")
+                return
 
     def _probed(self, rows: Sequence[Given], cuts: int, draws: bool) -> Iterator[BrokenLaw]:
         """Yield the laws on what tokens attend to. draws: the model draws random numbers."""

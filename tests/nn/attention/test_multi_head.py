@@ -173,9 +173,10 @@ def test_no_heads_and_no_width_are_refused(dim, num_heads, message):
     [
         ({"head_dim": 0}, "head_dim=0"),
         ({"qk_norm_level": "both"}, "qk_norm_level"),
+        ({"output_gate": "G1"}, "output_gate='G1'; it is one of 'elementwise', 'headwise'"),
     ],
 )
-def test_heads_without_width_and_an_unknown_level_are_refused(settings, message):
+def test_heads_without_width_and_an_unknown_level_or_gate_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         MultiHeadAttention(21, 3, **settings)
 
@@ -276,6 +277,8 @@ OPTIONS = pytest.mark.parametrize(
             "qk_norm_level": "all",
             "out_bias": False,
         },
+        {"output_gate": "headwise", "num_kv_heads": 1},
+        {"output_gate": "elementwise", "bias": False},
     ],
 )
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
+from seqkit.nn.mixers.base import BOTH_DIRECTIONS, StateMixer
 from seqkit.nn.precision import float32_or_more, no_autocast
 from seqkit.nn.recurrence import check_not_exporting
 
@@ -147,6 +148,40 @@ class S4DLayer(nn.Module):
         log_step = A * rearrange(self.log_dt.to(dtype).exp(), "d -> d 1")
         C = torch.complex(*self.C.to(dtype).unbind(dim=-1))
         return log_step, C * (log_step.exp() - 1) / A
+
+
+class S4DMixer(StateMixer):
+    """GLU(W GELU(S4D(x))): a layer with the gated output of the paper's code (its `s4d.py`).
+
+    num_states, spectrum, bidirectional: as in `S4DLayer`.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int = 1,
+        *,
+        num_states: int = 64,
+        spectrum: Spectrum = "lin",
+        bidirectional: bool = False,
+    ):
+        super().__init__(dim, num_heads)
+        self.ssm = S4DLayer(
+            dim, num_states=num_states, spectrum=spectrum, bidirectional=bidirectional
+        )
+        self.out_proj = nn.Linear(dim, 2 * dim)
+        if bidirectional:
+            self.supports = BOTH_DIRECTIONS
+
+    def mix(self, x: Tensor, valid: Tensor | None) -> Tensor:
+        return self._gated(self.ssm(x))
+
+    def step(self, x: Tensor, valid: Tensor | None, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        y, state = self.ssm.step(x, valid, state)
+        return self._gated(y), state
+
+    def _gated(self, y: Tensor) -> Tensor:
+        return F.glu(self.out_proj(F.gelu(y)), dim=-1)
 
 
 def geometric_sums(coefficients: Tensor, log_ratio: Tensor, n: int) -> Tensor:

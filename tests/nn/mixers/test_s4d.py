@@ -8,7 +8,7 @@ from torch.autograd import gradcheck
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from seqkit.nn.s4d import S4DLayer, fft_convolution, geometric_sums, state_after
+from seqkit.nn.mixers.s4d import S4DLayer, fft_convolution, geometric_sums, state_after
 
 LENGTHS = pytest.mark.parametrize("n", [1, 2, 7, 61])
 
