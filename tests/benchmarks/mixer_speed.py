@@ -22,6 +22,7 @@ from torch import Tensor
 
 from seqkit.backbones import LSTM, S4D, Mamba, Transformer
 from seqkit.interfaces import Backbone, Embedded
+from seqkit.interfaces.batch import Padding
 from seqkit.registry import components, find
 
 DEPTH = 2
@@ -57,8 +58,10 @@ def nearest(build: Callable[[int], Backbone], target: int) -> Backbone:
 
 
 def embedded(b: int, n: int, dim: int) -> Embedded:
+    """Tokens that are all real, which a batch says, too."""
     hidden = torch.randn(b, n, dim, requires_grad=True)
-    return Embedded(hidden, torch.zeros(b, n, 1), torch.ones(b, n, dtype=torch.bool))
+    tokens = Embedded(hidden, torch.zeros(b, n, 1), torch.ones(b, n, dtype=torch.bool))
+    return tokens.know(Padding(False, b * n))
 
 
 def train(backbone: Backbone, x: Embedded) -> None:

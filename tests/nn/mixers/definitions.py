@@ -57,7 +57,8 @@ def assert_continues(mixer, definition, x):
 def state_bytes(mixer, n):
     """Bytes of the state after n tokens."""
     _, state = mixer.step(torch.randn(1, n, mixer.dim, dtype=torch.float64), None, None)
-    return sum(t.numel() * t.element_size() for t in state)
+    parts = state if isinstance(state, tuple) else (state,)
+    return sum(t.numel() * t.element_size() for t in parts)
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from nn.mixers.definitions import assert_continues, perturbed, sequences, state_bytes
 from torch.testing import assert_close
 
 from seqkit.analysis.cost import describe_model
@@ -31,6 +32,16 @@ def stack(name, causal=True, depth=1, dim=DIM, **settings):
 def model_of(backbone):
     objective = NextToken(tied=False) if backbone.causal else Masked()
     return Model(TokenSpec(vocab_size=29), backbone, objective)
+
+
+# ── states ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@EACH
+def test_ragged_sequences_in_parts_are_each_by_itself_and_the_state_does_not_grow(name):
+    mixer = perturbed(find("mixer", name).load()(DIM, HEADS))
+    assert_continues(mixer, lambda mixer, x: mixer.mix(x[None], None)[0], sequences(DIM, 10, b=3))
+    assert state_bytes(mixer, 1) == state_bytes(mixer, 200)
 
 
 # ── start ────────────────────────────────────────────────────────────────────────────────────────────────────────────
