@@ -140,6 +140,7 @@ def _row(plan: Plan, candidate: Candidate, trained: Trained) -> tuple[Row, Score
         depth=tuned.size.depth,
         budget_gap=tuned.size.budget_gap,
         farthest=tuned.size.farthest,
+        depths=[size.depth for _, size in sorted(candidate.ladder.items()) if size.depth],
         untuned=to_yaml(candidate.config),
         chosen=tuned.values,
         trials=tuned.trials,

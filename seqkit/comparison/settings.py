@@ -44,7 +44,7 @@ class Settings:
     vary: values by dotted key; `width` is that of all backbones in the backbone. `model.backbone.position` also takes
     positions that are added to the embeddings (`Sinusoidal`), which are `model.position` in a recipe.
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
-    lr_trials: learning rates for each candidate; 0: nothing is tuned. depths: try half and double the depth at an equal
+    lr_trials: learning rates for each candidate; 0: nothing is tuned. depths: try other depths at an equal
     budget, where backbones are compared at equal parameters or FLOPs and tuned. measure: measure speed and memory.
     threads: torch's threads in each process; None: as OMP_NUM_THREADS says, or the cores are shared by the jobs.
     Raises UsageError for values out of range, or settings that contradict each other.

@@ -88,9 +88,10 @@ class Row:
     """A candidate with its results. mean, std, interval: of the metric over its seeds; None: no seed finished.
 
     training_flops: of a step. budget_gap: to the reference, relative. farthest: tokens between an input and an output
-    that depends on it, at most; None: all. longest: tokens of the longest test example. untuned, config: the
-    configuration before and after tuning, as YAML. chosen: settings that trials chose, by dotted key. constant: the
-    metric of the constant prediction that is best in training. broken: sentences on the laws that its model breaks.
+    that depends on it, at most; None: all. longest: tokens of the longest test example. depths: all at which it could
+    have the budget. untuned, config: the configuration before and after tuning, as YAML. chosen: settings that trials
+    chose, by dotted key. constant: the metric of the constant prediction that is best in training. broken: sentences on
+    the laws that its model breaks.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Row:
     budget_gap: float | None = None
     farthest: int | None = None
     longest: int = 0
+    depths: list[int] = field(default_factory=list)
     untuned: str = ""
     chosen: dict[str, Any] = field(default_factory=dict)
     trials: list[Trial] = field(default_factory=list)

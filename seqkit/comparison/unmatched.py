@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from seqkit.comparison.candidates import Sizes
+from seqkit.comparison.candidates import EQUAL, RATIO, Sizes
 from seqkit.comparison.types import Results, Row, Unmatched
 from seqkit.comparison.verdicts import rate_at_edge
 from seqkit.config.recipe import load_yaml
@@ -16,14 +16,16 @@ HANDLED = ("trainer.max_steps", "trainer.max_epochs", "trainer.min_steps", "mode
 
 SPLITS = ("training", "validation", "test")
 
-EXPECTED = ("trainer.val_check_interval", "trainer.check_val_every_n_epoch", "model.adjacency")
+EXPECTED = (
+    "trainer.val_check_interval",
+    "trainer.check_val_every_n_epoch",
+    "model.adjacency",
+    RATIO,
+)
 """Keys that the comparison itself sets."""
 
 MATCH = {"parameters": "parameters", "FLOPs of a training step": "flops"}
 """Setting of `--match` that makes a size equal."""
-
-TOLERANCE = 0.02
-"""Two budgets are equal up to this share of the reference's."""
 
 
 def unmatched(results: Results) -> list[Unmatched]:
@@ -78,7 +80,7 @@ def _sizes(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
         # the others were matched to it, not to each other
         if is_asked and results.reference in values:
             gap = max(abs(value / values[results.reference] - 1) for value in values.values())
-        if gap > TOLERANCE:
+        if gap > EQUAL:
             each = _by_name({n: f"{value:,}" for n, value in values.items()})
             text = f"They differ by up to {100 * gap:.0f} % ({each})."
             is_warning = is_asked or (what == "parameters" and results.match == "none")

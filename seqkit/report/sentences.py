@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from seqkit.comparison.candidates import EQUAL
 from seqkit.comparison.statistics import LEVEL
 from seqkit.comparison.types import Difference, Results, Row
-from seqkit.comparison.unmatched import TOLERANCE
 from seqkit.comparison.verdicts import breaks_law, doubts, too_good
 from seqkit.config.recipe import load_yaml
 from seqkit.objectives.metric import fixed
@@ -137,7 +137,7 @@ def _budget(results: Results, one: Row, other: Row) -> str:
     """The budget that was matched, or both values if they are not equal."""
     if (
         results.match in ("parameters", "flops")
-        and max(abs(row.budget_gap or 0.0) for row in (one, other)) > TOLERANCE
+        and max(abs(row.budget_gap or 0.0) for row in (one, other)) > EQUAL
     ):
         if results.match == "parameters":
             return f", with {one.parameters:,} and {other.parameters:,} parameters"
@@ -148,7 +148,7 @@ def _budget(results: Results, one: Row, other: Row) -> str:
 
 def _remarks(row: Row) -> Iterator[str]:
     """Remarks on a budget unlike the reference's, and on a receptive field that is shorter than the examples."""
-    if abs(gap := row.budget_gap or 0.0) > TOLERANCE:
+    if abs(gap := row.budget_gap or 0.0) > EQUAL:
         yield f"{row.name} is {100 * abs(gap):.1f} % {'above' if gap > 0 else 'below'} the budget"
     if row.farthest is not None:
         yield f"{row.name} connects tokens at most {row.farthest} apart, and examples have up to {row.longest}"
@@ -262,10 +262,10 @@ def tuning_sentence(results: Results) -> str:
     )
     if len(tuning.seeds) > 1:
         text += (
-            " The two best rates ran again with a second seed, and the best mean over both seeds was chosen. No "
-            f"reported run has these seeds ({listed(list(map(str, tuning.seeds)))}). While the best rate was at an end "
-            "of the grid, the grid was extended."
+            " The two best settings ran again with a second seed, and the best mean over both seeds was chosen. No "
+            f"reported run has these seeds ({listed(list(map(str, tuning.seeds)))}). While the best rate was the "
+            "smallest or largest tried, the next one was tried, too."
         )
     if tuning.depths:
-        text += " Other depths were tried with both seeds, at the same budget and at the best rate."
+        text += " So were other depths, at the same budget and at the best rate."
     return text
