@@ -84,6 +84,7 @@ def main():
             write_json(path, results.to_json())
     (PUBLISHED / "index.md").write_text(index(), encoding="utf-8")
     write_table()
+    write_lengths()
 
 
 def read_scores(path):
@@ -194,12 +195,37 @@ def write_table():
     rows = [["", *columns], ["---"] * (1 + len(columns)), ["", *units]]
     for name in NAMES:
         rows.append([f"`{name}`", *(shown(results, name) for results in found.values())])
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in rows if set(cells[1:]) != {"–"})
-    path = ROOT / "README.md"
+    put(ROOT / "README.md", [cells for cells in rows if set(cells[1:]) != {"–"}])
+
+
+def put(path, rows):
+    """A Markdown table between the two comments of a page."""
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
     before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
     path.write_text(
         f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8"
     )
+
+
+def write_lengths(name="parity"):
+    """Accuracy in percent by length of the test examples, in docs/mechanisms.md; the best first."""
+    if not (PUBLISHED / name / "results.json").is_file():
+        return
+    results = read_results(PUBLISHED / name / "results.json")
+    source = load_yaml(results.candidates[0].config)["data"]["source"]
+    lengths = source["test_lengths"]
+    scores = read_scores(PUBLISHED / name / "scores.npz")
+    rows = [["backbone", *map(str, lengths)], ["---"] * (1 + len(lengths))]
+    for row in sorted(results.candidates, key=lambda row: -(row.mean or 0)):
+        if row.name in scores:
+            # equally many of each, in order
+            own = scores[row.name]
+            parts = zip(
+                *(np.split(x, len(lengths), axis=1) for x in (own.numerator, own.denominator))
+            )
+            means = [100 * (right.sum(1) / asked.sum(1)).mean() for right, asked in parts]
+            rows.append([f"`{row.name}`", *(f"{one:.1f}" for one in means)])
+    put(ROOT / "docs" / "mechanisms.md", rows)
 
 
 def shown(results, name):
