@@ -137,9 +137,10 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """a - b: the difference of the means, its interval and p-value (None: one seed and one unit), and Holm's p-value.
+    """a - b: the difference of the means, its interval and p-value (None: one seed and one unit).
 
-    pairs: what was paired, in words. better: the better of the two; None: they are not told apart.
+    p_holm: the p-value, corrected for all pairs (`statistics.corrected`) as the interval is. pairs: what was paired, in
+    words. better: the better of the two; None: they are not told apart.
     """
 
     a: str

@@ -224,7 +224,7 @@ def pairs_table(results: Results) -> Table:
         for entry in results.differences
     ]  # fmt: skip
     unit = metric.difference_unit or metric.label
-    return Table(["a", "b", f"a − b ({unit})", "95 % interval", "p after Holm", "better"], rows)
+    return Table(["a", "b", f"a − b ({unit})", "95 % interval", "p, corrected", "better"], rows)
 
 
 def runs_table(results: Results) -> Table:

@@ -111,7 +111,7 @@ def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
     else:
         low, high = sorted(metric.sign * bound for bound in pair.interval)
         number = sum(one.p is not None for one in results.differences)
-        holm = f", both with Holm's correction for {number} pairs" if number > 1 else ""
+        holm = f", both corrected for {number} pairs" if number > 1 else ""
         interval = f"95 % confidence interval {metric.number(low)} to {metric.number(high)}"
         text += f" ({interval}; p {p_value(pair, '= ')}{holm})"
     remarks = [*_remarks(best), *_remarks(rival)]
@@ -242,7 +242,8 @@ def inference(results: Results) -> str:
         found.append("The interval of one candidate follows Korn and Graubard (1998).")
     if len(pairs) > 1:
         found.append(
-            f"p-values and intervals of differences are corrected for {len(pairs)} pairs by Holm's method (1979)."
+            f"p-values and intervals of differences are corrected for {len(pairs)} pairs, less so for those with "
+            f"{pairs[0].a} (weighted Holm procedure; Bretz et al. 2009)."
         )
     units = "; ".join(dict.fromkeys(entry.pairs for entry in pairs))
     found.append(f"Differences are paired by test examples ({units}), not by seeds.")
