@@ -160,9 +160,17 @@ def differences(scores: Mapping[str, Scores], metric: Metric) -> list[Difference
                 p=p.get((a, b)),
                 p_holm=step.p if step else None,
                 pairs=one.pairs,
+                identical=_identical(scores[a], scores[b]),
             )
         )
     return found
+
+
+def _identical(a: Scores, b: Scores) -> bool:
+    return a.seeds == b.seeds and all(
+        np.array_equal(one, other)
+        for one, other in ((a.numerator, b.numerator), (a.denominator, b.denominator))
+    )
 
 
 class _Contrast(NamedTuple):

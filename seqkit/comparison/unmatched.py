@@ -8,7 +8,7 @@ from typing import Any
 
 from seqkit.comparison.candidates import Sizes
 from seqkit.comparison.types import Results, Row, Unmatched
-from seqkit.comparison.verdicts import rate_at_edge
+from seqkit.comparison.verdicts import depth_at_edge, depths_tried, rate_at_edge, same_function
 from seqkit.config.recipe import load_yaml
 
 HANDLED = ("trainer.max_steps", "trainer.max_epochs", "trainer.min_steps", "model.backbone.type")
@@ -39,6 +39,7 @@ def unmatched(results: Results) -> list[Unmatched]:
         _splits,
         _overlap,
         _surroundings,
+        _same_function,
     )
     found = [finding for check in checks for finding in check(results, rows)]
     return sorted(found, key=lambda finding: finding.kind != "warning")
@@ -131,10 +132,38 @@ def _tuning(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
         counts = {row.name: sum(trial.error is None for trial in row.trials) for row in rows}
         yield _warning("tuning trials", f"Trials failed; those that finished: {_by_name(counts)}.")
     for row in rows:
-        if edge := rate_at_edge(row):
+        for edge in filter(None, (rate_at_edge(row), depth_at_edge(row))):
             yield _warning("tuning", edge)
+    yield from _searches(rows)
     text = "Weight decay, dropout, warm-up, schedule, clipping and batch size are the recipe's."
+    if not tuning.depths:
+        text = f"Depth, {text[0].lower()}{text[1:]}"
     yield _note("other settings", f"{text} They were not tuned, and may suit one candidate better.")
+
+
+def _searches(rows: Sequence[Row]) -> Iterator[Unmatched]:
+    """Unequal numbers of trials, learning rates and depths; a warning where one candidate has one depth alone."""
+    depths = {row.name: len(depths_tried(row)) for row in rows}
+    numbers = {}
+    for row in rows:
+        rates = {tuple(sorted(map(str, one.values.items()))) for one in row.trials}
+        numbers[row.name] = (len(row.trials), len(rates), depths[row.name])
+    if len(set(numbers.values())) < 2:
+        return
+    words = ("trial", "rate", "depth")
+    shown = {
+        name: ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in zip(own, words))
+        for name, own in numbers.items()
+    }
+    tell = _warning if len(set(depths.values())) > 1 and min(depths.values()) == 1 else _note
+    why = "A search goes on while the best lies at an end, and leaves out depths that the budget does not allow"
+    yield tell("tuning trials", f"Candidates tried unequal numbers ({_by_name(shown)}). {why}.")
+
+
+def _same_function(results: Results, _rows: Sequence[Row]) -> Iterator[Unmatched]:
+    for pair in results.differences:
+        if same := same_function(pair, results):
+            yield _warning("equal scores", same)
 
 
 def _seeds(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:

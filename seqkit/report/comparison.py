@@ -11,7 +11,9 @@ from markupsafe import Markup
 
 from seqkit.comparison.results import read_results
 from seqkit.comparison.stages import Plan
-from seqkit.comparison.types import Results, Row
+from seqkit.comparison.statistics import LEVEL
+from seqkit.comparison.types import Difference, Results, Row
+from seqkit.comparison.verdicts import doubts, untrained
 from seqkit.errors import one_line
 from seqkit.files import write_atomic
 from seqkit.objectives.metric import DASH, fixed
@@ -150,8 +152,9 @@ def _ranked_row(results: Results, row: Row, rank: int) -> list[Cell]:
     small = f"width {row.width}, depth {row.depth or DASH}" if row.width else ""
     style = "best" if rank == 1 and _is_best(results, row) else ""
     place = Cell(DASH if row.broken else str(rank))
-    if row.broken:
-        small = f"breaks a law, {small}".removesuffix(", ")
+    for is_so, word in ((untrained(row, metric), "untrained"), (row.broken, "breaks a law")):
+        if is_so:
+            small = f"{word}, {small}".removesuffix(", ")
     value = Cell(metric.mean(row.mean, row.std), metric.interval(row.interval))
     if row.mean is None:
         place = Cell(DASH)
@@ -214,17 +217,29 @@ def plan_table(plan: Plan) -> Table:
 def pairs_table(results: Results) -> Table:
     """All pairs of candidates."""
     metric = results.metric
-    broken = {row.name for row in results.candidates if row.broken}
     rows = [
         [Cell(text) for text in (
-            entry.a, entry.b, metric.signed(entry.difference), metric.interval(entry.interval, signed=True),
-            sentences.p_value(entry),
-            "not compared" if {entry.a, entry.b} & broken else entry.better or "not significant",
+            *(sentences.named(results, name) for name in (entry.a, entry.b)), metric.signed(entry.difference),
+            metric.interval(entry.interval, signed=True), sentences.p_value(entry), _verdict(results, entry),
         )]
         for entry in results.differences
     ]  # fmt: skip
     unit = metric.difference_unit or metric.label
     return Table(["a", "b", f"a − b ({unit})", "95 % interval", "p, corrected", "better"], rows)
+
+
+def _verdict(results: Results, entry: Difference) -> str:
+    """The better candidate of a pair, or why there is none."""
+    rows = [results.by_name[name] for name in (entry.a, entry.b)]
+    if any(row.broken for row in rows):
+        return "not compared"
+    if entry.better:
+        return entry.better
+    if min(len(row.sound) for row in rows) < 2:
+        return "one seed"
+    if entry.p_holm is not None and entry.p_holm < 1 - LEVEL:
+        return "not settled" if doubts(entry, results) else "too small"
+    return "not significant"
 
 
 def runs_table(results: Results) -> Table:
