@@ -59,7 +59,7 @@ def groups(row: Row, results: Results) -> str:
             bounds = f"at {metric.value(others[0])}"
         return f"All seeds of {row.name} but one lie {bounds}, and that one has {metric.value(alone[0])}."
     text = f"{len(ahead)} of {len(values)} seeds of {row.name} reach {metric.value(ahead[-1])} or better"
-    return f"{text}, and the other {len(behind)} have {metric.value(behind[0])} or worse ({_span(values, metric)})."
+    return f"{text}, the others {metric.value(behind[0])} or worse ({_span(row, values, metric)})."
 
 
 def ahead_of_all(one: Row, other: Row, results: Results) -> str:
@@ -78,16 +78,17 @@ def ahead_of_all(one: Row, other: Row, results: Results) -> str:
         total = len(values) + len(rivals)
         chance = 2 * comb(total - number, len(rivals)) / comb(total, len(rivals))
         if chance < CHANCE:
-            spans = f"{_span(values, metric)}; {_span(rivals, metric)}"
+            spans = f"{_span(mine, values, metric)}; {_span(theirs, rivals, metric)}"
             who = f"{number} of {len(values)} seeds of {mine.name} are better than every seed of {theirs.name}"
             often = f"in {100 * chance:.2g} % of comparisons"
             return f"{who} ({spans}). On these test examples, equal candidates show that {often}."
     return ""
 
 
-def _span(values: Sequence[float], metric: Metric) -> str:
-    """Median, worst and best of values, the best first."""
-    return f"median {metric.number(median(values))}, from {metric.number(values[-1])} to {metric.value(values[0])}"
+def _span(row: Row, values: Sequence[float], metric: Metric) -> str:
+    """Median, worst and best of a candidate's values, which have the best first."""
+    bounds = f"from {metric.number(values[-1])} to {metric.value(values[0])}"
+    return f"{row.name}: median {metric.number(median(values))}, {bounds}"
 
 
 def _best_first(row: Row, results: Results) -> list[float]:

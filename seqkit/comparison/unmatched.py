@@ -143,21 +143,17 @@ def _tuning(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
 
 def _searches(rows: Sequence[Row]) -> Iterator[Unmatched]:
     """Unequal numbers of trials, learning rates and depths; a warning where one candidate has one depth alone."""
-    depths = {row.name: len(depths_tried(row)) for row in rows}
+    depths = [len(depths_tried(row)) for row in rows]
     numbers = {}
-    for row in rows:
-        rates = {tuple(sorted(map(str, one.values.items()))) for one in row.trials}
-        numbers[row.name] = (len(row.trials), len(rates), depths[row.name])
+    for row, number in zip(rows, depths):
+        rates = {str(one.values) for one in row.trials}
+        numbers[row.name] = f"{len(row.trials)}, {len(rates)}, {number}"
     if len(set(numbers.values())) < 2:
         return
-    words = ("trial", "rate", "depth")
-    shown = {
-        name: ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in zip(own, words))
-        for name, own in numbers.items()
-    }
-    tell = _warning if len(set(depths.values())) > 1 and min(depths.values()) == 1 else _note
+    tell = _warning if min(depths) == 1 < max(depths) else _note
+    text = f"Candidates had unequal numbers of trials, rates and depths ({_by_name(numbers)})"
     why = "A search goes on while the best lies at an end, and leaves out depths that the budget does not allow"
-    yield tell("tuning trials", f"Candidates tried unequal numbers ({_by_name(shown)}). {why}.")
+    yield tell("tuning trials", f"{text}. {why}.")
 
 
 def _same_function(results: Results, _rows: Sequence[Row]) -> Iterator[Unmatched]:

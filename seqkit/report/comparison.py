@@ -101,7 +101,7 @@ def _made(results: Results) -> str:
         parts.append(f"on {machine['cpu']}")
     if machine.get("threads"):
         parts.append(f"with {plural(machine['threads'], 'thread')} per run")
-    return f"{', '.join(parts)}. The runs took {results.run_minutes:.0f} minutes in total."
+    return f"{', '.join(parts)}. The runs took {plural(round(results.run_minutes), 'minute')} in total."
 
 
 def _subtitle(results: Results) -> str:
@@ -191,10 +191,11 @@ def _is_best(results: Results, row: Row) -> bool:
 
 def values_are(results: Results) -> str:
     """A sentence on the values of a table: a mean over seeds with its spread, or the value of one seed."""
-    seeds = max((len(row.sound) for row in results.candidates), default=0)
+    seeds = [len(row.sound) for row in results.candidates if row.sound] or [0]
     weights = {run.weights for row in results.candidates for run in row.sound}
-    found = f"mean ± standard deviation over {plural(seeds, 'seed')}"
-    if seeds == 1:
+    least = f"{min(seeds)} to " if min(seeds) < max(seeds) else ""
+    found = f"mean ± standard deviation over {least}{plural(max(seeds), 'seed')}"
+    if max(seeds) == 1:
         found = "values of one seed"
     if weights == {"best"}:
         found += ", each run with its best weights on validation data"
@@ -298,7 +299,10 @@ def _sections(results: Results) -> list[Chapter]:
     metric = results.metric
     marks = _marks(results)
     rows = ranked(results)
-    rank = f"Sorted by mean. Values are {values_are(results)}, on {plural(results.num_test, 'test example')}."
+    rank = (
+        "Sorted by mean: of candidates that are not told apart, the order says nothing. "
+        f"Values are {values_are(results)}, on {plural(results.num_test, 'test example')}."
+    )
     shown = [(row.name, marks[row.name], row) for row in rows]
     means = [f"{row.name} {metric.number(row.mean)}" for row in rows if row.mean is not None]
     dots = "Each small dot is a seed, the large marker their mean, the bar its 95 % confidence interval."

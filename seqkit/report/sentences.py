@@ -132,7 +132,7 @@ def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
     if best.cost and rival.cost:
         ratio = best.cost.tokens_per_second / rival.cost.tokens_per_second
         remarks.append(
-            f"{best.name} trains at {format_number(ratio, '×', digits=3)} the speed of {rival.name}"
+            f"{best.name} trains at {format_number(ratio, '×', digits=3)} the speed of {rival.name} on this machine"
         )
     return ". ".join([text, *remarks]) + "."
 

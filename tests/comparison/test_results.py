@@ -232,6 +232,17 @@ def test_a_difference_that_does_not_count_makes_nothing_better():
         assert verdicts(page(shifts, 3, noise=0.0))["A", "B"] == expected
 
 
+def test_errors_of_a_small_unit_have_digits_that_tell_them_apart():
+    """A difference counts from one in the last digit, in whatever unit the target is."""
+    results, scores = summarised("rmse", of(1.9, 0.2))
+    assert results.metric.digits == 3
+    small = {name: replace(own, numerator=own.numerator * 1e-8) for name, own in scores.items()}
+    rows = [replace(row, mean=row.mean * 1e-4) for row in results.candidates]
+    results = completed(replace(results, candidates=rows), small)
+    assert results.differences[0].better == "GRU"
+    assert results.metric.number(results.by_name["GRU"].mean) == "0.0000283"
+
+
 def deep(depth, tried, depths=()):
     """A candidate that chose a depth of those tried, where the budget allows these depths; none: it is not known."""
     trials = [

@@ -24,13 +24,11 @@ def row(values, name="A"):
 def test_two_groups_are_counted_whichever_way_is_better():
     values = [0.99, 0.98, 0.985, 0.13, 0.12, 0.14]
     assert groups(row(values), ACCURACY) == (
-        "3 of 6 seeds of A reach 98.00 % or better, and the other 3 have 14.00 % or worse "
-        "(median 56.00, from 12.00 to 99.00 %)."
+        "3 of 6 seeds of A reach 98.00 % or better, the others 14.00 % or worse "
+        "(A: median 56.00, from 12.00 to 99.00 %)."
     )
     text = groups(row(values), LOSS)
-    assert text.startswith(
-        "3 of 6 seeds of A reach 0.1400 nats or better, and the other 3 have 0.9800"
-    )
+    assert text.startswith("3 of 6 seeds of A reach 0.1400 nats or better, the others 0.9800")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +72,7 @@ def test_seeds_ahead_of_every_seed_of_the_other_are_counted_whichever_is_named_f
     text = ahead_of_all(one, other, ACCURACY)
     assert text == ahead_of_all(other, one, ACCURACY)
     assert text.startswith(
-        "6 of 10 seeds of Mamba are better than every seed of S4D (median 99.44, from 23.50 to 100.00 %; median 93.22, "
+        "6 of 10 seeds of Mamba are better than every seed of S4D (Mamba: median 99.44, from 23.50 to 100.00 %; S4D: "
     )
     assert "in 1.1 % of comparisons" in text
     assert ahead_of_all(one, one, ACCURACY) == ""

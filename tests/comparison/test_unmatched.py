@@ -99,7 +99,7 @@ PLANTED = {
     "edge of the grid": (second(chosen={"optimizer.lr": 0.01}), "tuning", "0.01, the largest of"),
     "one depth": (
         second(tuning(depths=True), trials=[*OWN.trials, replace(OWN.trials[0], depth=4)]), "tuning trials",
-        "(Transformer: 3 trials, 3 rates, 1 depth; LSTM: 4 trials, 3 rates, 2 depths)",
+        "(Transformer: 3, 3, 1; LSTM: 4, 3, 2)",
     ),
     "edge of the depths": (
         second(trials=[*OWN.trials, replace(OWN.trials[0], depth=1), replace(OWN.trials[0], depth=2)]), "tuning",
@@ -132,7 +132,7 @@ def test_a_grid_that_went_on_is_no_warning():
     results = second(trials=[*OWN.trials, replace(OWN.trials[0], values={"optimizer.lr": 0.0001})])
     assert warnings(results) == {}
     told = {finding.what: finding.text for finding in unmatched(results)}
-    assert "LSTM: 4 trials, 4 rates, 1 depth)" in told["tuning trials"]
+    assert "LSTM: 4, 4, 1)" in told["tuning trials"]
     assert "Depth, weight decay" in told["other settings"]
 
 
