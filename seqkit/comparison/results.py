@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from math import floor, log10
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -74,6 +75,7 @@ def completed(results: Results, scores: Mapping[str, Scores]) -> Results:
     first = next((run for row in results.candidates for run in row.sound), None)
     results = replace(
         results,
+        metric=_told_apart(results.metric, results.candidates),
         num_test=max((own.numerator.shape[1] for own in whole.values()), default=0),
         differences=differences(whole, results.metric),
         versions=first.versions if first else {},
@@ -81,6 +83,14 @@ def completed(results: Results, scores: Mapping[str, Scores]) -> Results:
     )
     results = with_verdicts(results)
     return replace(results, unmatched=unmatched(results))
+
+
+def _told_apart(metric: Metric, rows: Sequence[Row]) -> Metric:
+    """The metric with three significant digits of its smallest mean: an RMSE has the unit of the target."""
+    means = [abs(row.mean) for row in rows if row.mean]
+    if not (metric.root and means):
+        return metric
+    return replace(metric, digits=max(metric.digits, 2 - floor(log10(min(means)))))
 
 
 def write_results(folder: Path, results: Results, scores: Mapping[str, Scores]) -> None:

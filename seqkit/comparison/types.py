@@ -89,9 +89,9 @@ class Row:
 
     training_flops: of a step. budget_gap: to the reference, relative. farthest: tokens between an input and an output
     that depends on it, at most; None: all. longest: tokens of the longest test example. depths: all at which it could
-    have the budget. untuned, config: the configuration before and after tuning, as YAML. chosen: settings that trials
-    chose, by dotted key. constant: the metric of the constant prediction that is best in training. broken: sentences on
-    the laws that its model breaks.
+    have the budget; empty: it is not known. untuned, config: the configuration before and after tuning, as YAML.
+    chosen: settings that trials chose, by dotted key. constant: the metric of the constant prediction that is best in
+    training. broken: sentences on the laws that its model breaks.
     """
 
     name: str
@@ -139,9 +139,10 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """a - b: the difference of the means, its interval and p-value (None: one seed and one unit), and Holm's p-value.
+    """a - b: the difference of the means, its interval and p-value (None: one seed and one unit).
 
-    pairs: what was paired, in words. better: the better of the two; None: they are not told apart.
+    p_holm: the p-value, corrected for all pairs (`statistics.corrected`) as the interval is. pairs: what was paired, in
+    words. better: the better of the two; None: they are not told apart. identical: all scores are equal.
     """
 
     a: str
@@ -152,6 +153,7 @@ class Difference:
     p_holm: float | None
     pairs: str
     better: str | None = None
+    identical: bool = False
 
     def turned(self) -> Difference:
         """b - a."""
