@@ -44,8 +44,9 @@ class Settings:
     vary: values by dotted key; `width` is that of all backbones in the backbone. `model.backbone.position` also takes
     positions that are added to the embeddings (`Sinusoidal`), which are `model.position` in a recipe.
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
-    lr_trials: learning rates for each candidate; 0: nothing is tuned. depths: try other depths at an equal
-    budget, where backbones are compared at equal parameters or FLOPs and tuned. measure: measure speed and memory.
+    lr_trials: learning rates for each candidate; 0: nothing is tuned. tuning_seeds: seeds of the best trials, 1 or 2.
+    depths: try other depths at an equal budget, where backbones are compared at equal parameters or FLOPs and tuned.
+    measure: measure speed and memory.
     threads: torch's threads in each process; None: as OMP_NUM_THREADS says, or the cores are shared by the jobs.
     Raises UsageError for values out of range, or settings that contradict each other.
 
@@ -62,6 +63,7 @@ class Settings:
     match: Match = "parameters"
     seeds: int = 3
     lr_trials: int = 3
+    tuning_seeds: int = 2
     depths: bool = True
     measure: bool = True
     threads: int | None = None
@@ -74,6 +76,8 @@ class Settings:
             number = getattr(self, name)
             if number is not None and number < least:
                 raise UsageError(f"--{name.replace('_', '-')} is {number}; give {least} or more")
+        if self.tuning_seeds not in (1, 2):
+            raise UsageError(f"--tuning-seeds is {self.tuning_seeds}; give 1 or 2")
         if "seed" in self.vary:
             raise UsageError(
                 "--vary seed: every candidate is trained with the same seeds; give --seeds 5 for more"
@@ -129,7 +133,7 @@ class Settings:
         for key, values in self.vary.items():
             words += ["--vary", f"{key}={','.join(values)}"]
         defaults = {name: f.default for name, f in self.__dataclass_fields__.items()}
-        for name in ("match", "seeds", "lr_trials", "threads"):
+        for name in ("match", "seeds", "lr_trials", "tuning_seeds", "threads"):
             if getattr(self, name) != defaults[name]:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         if not self.measure:
