@@ -89,17 +89,20 @@ def compare(
     """Compare backbones, or values of any key, on a recipe, and return what results.json holds.
 
     recipe: "screen": small tasks for backbones or mixers of your own; the results are of each task by its name.
-    settings: further arguments of `seqkit.comparison.settings.Settings`: preset, match, seeds, lr_trials, …. out: the
-    folder; None: runs/compare/RECIPE-DIGEST, the same for the same arguments, so that a comparison that was killed goes
-    on. allow_broken_laws: as of `seqkit.fit`. Raises UsageError or DataError in one line. Call it under
-    `if __name__ == "__main__":`, as it starts processes.
+    settings: further arguments of `seqkit.comparison.settings.Settings`: preset, match, seeds, lr_trials, …; its
+    plugins are imported. out: the folder; None: runs/compare/RECIPE-DIGEST, the same for the same arguments, so that a
+    comparison that was killed goes on. allow_broken_laws: as of `seqkit.fit`. Raises UsageError or DataError in one
+    line. Call it under `if __name__ == "__main__":`, as it starts processes.
     """
     from seqkit.cli.screen import screen
     from seqkit.comparison.compare import compare as carry_out
     from seqkit.comparison.compare import default_folder, make_plan
     from seqkit.comparison.settings import Settings
+    from seqkit.registry.plugins import import_plugins
     from seqkit.report.comparison import write_comparison
 
+    plugins = map(Path, settings.get("plugins", ()))
+    import_plugins([file for file in plugins if file.stem not in sys.modules], "plugins: ")
     values = dict(overrides or {})
     if allow_broken_laws:
         values["trainer.allow_broken_laws"] = True

@@ -129,6 +129,13 @@ def test_the_page_names_tasks_chance_rates_and_what_was_not_matched(made_up, tmp
     assert found["tasks"]["parity"]["candidates"][2]["mean"] is None
 
 
+def test_in_python_the_files_of_the_candidates_are_imported(tmp_path):
+    with pytest.raises(UsageError, match=r"plugins: .*mine.py is no file"):
+        seqkit.compare("screen", ["Mine"], plugins=[str(tmp_path / "mine.py")])
+    with pytest.raises(UsageError, match="takes no --vary"):
+        seqkit.compare("screen", ["MinGRU"], vary={"model.dropout": [0.0, 0.1]})
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_a_screen_runs_goes_on_and_its_command_is_the_same_screen(tmp_path, capsys):
