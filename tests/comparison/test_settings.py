@@ -32,6 +32,7 @@ def test_the_command_on_the_page_asks_for_the_same_comparison():
         match="flops",
         seeds=2,
         lr_trials=4,
+        tuning_seeds=1,
         measure=False,
         threads=1,
     )
@@ -50,6 +51,7 @@ def test_settings_that_mean_nothing_are_refused():
         ({"match": "memory"}, "--match"),
         ({"seeds": 0}, "--seeds is 0"),
         ({"lr_trials": -1}, "--lr-trials is -1"),
+        ({"tuning_seeds": 3}, "--tuning-seeds is 3; give 1 or 2"),
     ):
         with pytest.raises(UsageError, match=fact):
             Settings(**{"recipe": "image/digits", "backbones": ["LSTM", "GRU"], **wrong})

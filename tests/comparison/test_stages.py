@@ -116,6 +116,16 @@ def test_the_number_of_runs_is_known_beforehand_where_no_grid_goes_on():
         assert plan.num_cells == len(trained(plan, near(0.01))[1]), changes
 
 
+def test_with_one_seed_of_trials_the_best_rate_is_that_of_the_first_seed_and_no_other_is_tried():
+    plan = plan_of(tuning_seeds=1)
+    found, cells = trained(plan, near(0.01))
+    assert len(cells) == plan.num_cells
+    assert {cell.config["seed"] for cell in cells if cell.kind == "trial"} == {1001}
+    assert found.tuned["GRU"].values["optimizer.lr"] == 0.01
+    _, cells = trained(plan, near(0.0316))
+    assert tried(cells)[-1] == pytest.approx(0.1), "a grid goes on with one seed, too"
+
+
 def test_a_grid_goes_on_where_its_best_rate_is_at_an_end_and_not_for_ever():
     _, cells = trained(plan_of(), near(0.001))
     assert tried(cells) == pytest.approx([0.00316, 0.01, 0.0316, 0.001, 0.000316])
