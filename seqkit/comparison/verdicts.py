@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from seqkit.comparison.candidates import Sizes
+from seqkit.comparison.candidates import HALVINGS, Sizes
 from seqkit.comparison.seeds import ahead_of_all
 from seqkit.comparison.statistics import LEVEL
 from seqkit.comparison.types import Difference, Metric, Results, Row, Run
@@ -145,19 +145,31 @@ def rate_at_edge(row: Row) -> str | None:
 
 def depths_tried(row: Row) -> list[int]:
     """The depths of its trials, those that failed among them; a trial without one has that of the configuration."""
-    own = Sizes.of(load_yaml(row.untuned)).depth if row.untuned else row.depth
+    own = _own_depth(row)
     return sorted({depth for one in row.trials if (depth := one.depth or own)})
 
 
 def depth_at_edge(row: Row) -> str | None:
-    """A sentence if the chosen depth is the least or largest tried, and further ones could have the budget, too."""
+    """A sentence if the chosen depth is the least or largest tried, and further ones could have the budget, too.
+
+    The last of `depths` is known to be the last that could where the search, which goes by `HALVINGS`, was not its end.
+    """
     tried = depths_tried(row)
     if len(tried) < 2 or row.depth not in (tried[0], tried[-1]):
         return None
-    is_least = row.depth == tried[0]
-    ends = [1, *row.depths[:1]] if is_least else row.depths[-1:]
+    own = _own_depth(row) or 0
+    ends = {1}
+    if row.depths and row.depths[0] > own // 2**HALVINGS:
+        ends.add(row.depths[0])
+    if row.depths and row.depths[-1] < own * 2**HALVINGS:
+        ends.add(row.depths[-1])
     if row.depth in ends:
         return None
-    side = "least" if is_least else "largest"
+    side = "least" if row.depth == tried[0] else "largest"
     between = f"{len(tried)} tried ({', '.join(map(str, tried))})"
     return f"{row.name} chose the depth {row.depth}, the {side} of {between}. A better one may lie beyond."
+
+
+def _own_depth(row: Row) -> int | None:
+    """The depth of a candidate before it was tuned."""
+    return Sizes.of(load_yaml(row.untuned)).depth if row.untuned else row.depth

@@ -273,6 +273,7 @@ def deep(depth, tried, depths=()):
         (2, (2, 4), (1, 2, 4), "least of 2 tried (2, 4)"),
         (4, (1, 2, 4), (1, 2, 4), None),  # no width has the budget at a further one
         (2, (2, 4), (2, 4), None),
+        (8, (1, 2, 4, 8), (1, 2, 4, 8), "largest of 4 tried"),  # the search went no further
         (1, (1, 2, 4), (), None),
         (2, (1, 2, 4), (), None),
         (2, (2,), (), None),  # --no-depths
