@@ -126,7 +126,8 @@ def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
         low, high = sorted(metric.sign * bound for bound in pair.interval)
         number = sum(one.p is not None for one in results.differences)
         holm = f", both corrected for {number} pairs" if number > 1 else ""
-        interval = f"95 % confidence interval {metric.number(low)} to {metric.number(high)}"
+        over = " over test examples alone" if min(len(best.sound), len(rival.sound)) == 1 else ""
+        interval = f"95 % confidence interval{over} {metric.number(low)} to {metric.number(high)}"
         text += f" ({interval}; p {p_value(pair, '= ')}{holm})"
     remarks = [*_remarks(best), *_remarks(rival)]
     if best.cost and rival.cost:
