@@ -92,13 +92,14 @@ class Settings:
     def variants(self) -> list[Variant]:
         """Differences of every candidate from the recipe, the reference first."""
         found = []
+        named = {key: _names(key, values) for key, values in self.vary.items()}
         backbones: list[str | None] = [*self.backbones] or [None]
         for backbone, *chosen in product(backbones, *self.vary.values()):
             names = [] if backbone is None else [_short(backbone)]
             width = None
             values: dict[str, object] = {}
             for key, value in zip(self.vary, chosen):
-                names.append(_short(f"{key}={value}"))
+                names.append(named[key][value])
                 if key == "width":
                     width = value
                 elif key == "model.backbone.position" and value in components("position"):
@@ -170,6 +171,14 @@ def _values(text: str) -> list[str]:
         else:
             values[-1] += letter
     return [value.strip() for value in values if value.strip()]
+
+
+def _names(key: str, values: Sequence[str]) -> dict[str, str]:
+    """Name of each value of a key: its type alone, and as it is written where two have the same type."""
+    short = {value: _short(f"{key}={value}") for value in values}
+    types = list(short.values())
+    written = {value: f"{key.rpartition('.')[2]}={value}" for value in values}
+    return {value: one if types.count(one) == 1 else written[value] for value, one in short.items()}
 
 
 def _short(label: str) -> str:
