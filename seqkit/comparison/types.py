@@ -135,11 +135,28 @@ class Row:
         return "no value"
 
 
+Verdict = Literal["better", "worse", "equal", "too few examples", "goes on"]
+"""What is decided of a candidate against the reference, by a margin δ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """A verdict on a - b that was asked for after every seed. seeds: those that were used, of each.
+
+    of_examples: half width that more seeds do not reduce.
+    """
+
+    verdict: Verdict
+    seeds: int
+    of_examples: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Difference:
     """a - b: the difference of the means, its interval and p-value (None: one seed and one unit), and Holm's p-value.
 
-    pairs: what was paired, in words. better: the better of the two; None: they are not told apart.
+    pairs: what was paired, in words. better: the better of the two; None: they are not told apart. decided: None: the
+    number of seeds was fixed beforehand. With it, there is no p-value, and the interval holds at all rounds at once.
     """
 
     a: str
@@ -150,6 +167,7 @@ class Difference:
     p_holm: float | None
     pairs: str
     better: str | None = None
+    decided: Decided | None = None
 
     def turned(self) -> Difference:
         """b - a."""
@@ -240,6 +258,11 @@ class Results(Json):
     def by_name(self) -> dict[str, Row]:
         """Candidates by name."""
         return {row.name: row for row in self.candidates}
+
+    @property
+    def until_sure(self) -> float | None:
+        """The margin that each candidate was judged by after every seed; None: the seeds were fixed beforehand."""
+        return self.settings.get("until_sure")
 
     @property
     def least(self) -> float:

@@ -12,8 +12,9 @@ from seqkit.comparison.types import Difference, Results, Row
 def with_verdicts(results: Results) -> Results:
     """Results with the better candidate of each difference.
 
-    A candidate is better if the corrected p-value is below 5 %, both have several seeds (one seed says nothing about
-    others), the difference is larger than `least`, and nothing could overturn the verdict (`doubts`).
+    A candidate is better if the corrected p-value is below 5 % (or if that was decided after some seed), both have
+    several seeds (one seed says nothing about others), the difference is larger than `least`, and nothing could
+    overturn the verdict (`doubts`).
     """
     rows = results.by_name
 
@@ -21,7 +22,11 @@ def with_verdicts(results: Results) -> Results:
         size = round(results.metric.shown(abs(entry.difference)), results.metric.digits)
         is_large = size > results.least
         seeds = min(len(rows[name].sound) for name in (entry.a, entry.b))
-        if entry.p_holm is None or entry.p_holm >= 1 - LEVEL or not is_large or seeds < 2:
+        if entry.decided is not None:
+            is_told = entry.decided.verdict in ("better", "worse")
+        else:
+            is_told = entry.p_holm is not None and entry.p_holm < 1 - LEVEL
+        if not is_told or not is_large or seeds < 2:
             return replace(entry, better=None)
         if (entry.difference > 0) == results.metric.higher_is_better:
             winner = entry.a

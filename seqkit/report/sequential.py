@@ -1,0 +1,92 @@
+"""Words and the table of a comparison whose seeds stopped where they decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seqkit.comparison.sequential import too_fine
+from seqkit.comparison.settings import MIN_SEEDS
+from seqkit.comparison.statistics import LEVEL
+from seqkit.comparison.types import Difference, Results
+from seqkit.report.numbers import listed, plural
+from seqkit.report.table import Cell, Table
+
+UNSETTLED = "not settled"
+
+
+def verdict(results: Results, pair: Difference) -> str:
+    """The verdict on a candidate; no better and no worse where something could overturn it."""
+    rows = results.by_name
+    if rows[pair.a].broken or rows[pair.b].broken:
+        return "not compared"
+    assert pair.decided is not None
+    found = pair.decided.verdict
+    if found in ("better", "worse") and pair.better is None:
+        return UNSETTLED
+    return found
+
+
+def conclusion(results: Results) -> str:
+    """A sentence for each verdict, with the candidates that it is on."""
+    metric = results.metric
+    reference = results.reference
+    by = f"by more than {results.until_sure:g} {metric.difference_unit}".rstrip()
+    sentences = {
+        "better": f"better than {reference} {by}: {{}}",
+        "worse": f"worse than {reference} {by}: {{}}",
+        "equal": f"equal to {reference} within {by.removeprefix('by more than ')}: {{}}",
+        UNSETTLED: f"told apart from {reference} by the numbers, but not settled: {{}}",
+        "too few examples": f"too close to the margin for {results.num_test:,} test examples: {{}}",
+        "goes on": f"undecided after {plural(len(results.seeds), 'seed')}: {{}}",
+    }
+    known = {pair.a: verdict(results, pair) for pair in results.differences}
+    found = []
+    for word, sentence in sentences.items():
+        if names := [name for name, one in known.items() if one == word]:
+            text = sentence.format(listed(names))
+            found.append(f"{text[0].upper()}{text[1:]}.")
+    if unknown := [row.name for row in results.candidates[1:] if row.name not in known]:
+        found.append(f"Not judged, with fewer than {MIN_SEEDS} common seeds: {listed(unknown)}.")
+    return " ".join(found)
+
+
+def verdicts(results: Results) -> Table:
+    """Every candidate's verdict, the seeds that decided it, and its difference from the reference."""
+    metric = results.metric
+    rows = []
+    for pair in results.differences:
+        assert pair.decided is not None
+        rows.append([Cell(text) for text in (
+            pair.a, verdict(results, pair), str(pair.decided.seeds), metric.signed(pair.difference),
+            metric.interval(pair.interval, signed=True), metric.number(pair.decided.of_examples),
+        )])  # fmt: skip
+    unit = metric.difference_unit or metric.label
+    difference = f"difference from {results.reference} ({unit})"
+    return Table(
+        ["candidate", "verdict", "seeds", difference, "95 % interval", "examples alone, ±"], rows
+    )
+
+
+def inference(results: Results) -> str:
+    """Sentences on how verdicts were made, what their intervals cover, and what they may miss."""
+    return " ".join(_inference(results))
+
+
+def _inference(results: Results) -> Iterator[str]:
+    pairs = results.differences
+    yield (
+        f"Each candidate was judged against {results.reference} after every seed, from {MIN_SEEDS} seeds on, and got "
+        "no more once it was decided. Numbers in brackets are 95 % intervals of differences that hold at all these "
+        f"rounds and for {plural(len(results.candidates) - 1, 'pair')} together (Wang and Ramdas 2024; Bonferroni). "
+        "They cover the choice of seeds, which are paired, and of test examples, not the data split or the tuning. "
+        "p-values, and intervals of a mean, need a number of seeds that is fixed beforehand, so there are none."
+    )
+    if told := too_fine(pairs, results.metric, results.until_sure or 0.0):
+        yield f"{told}."
+    if used := [pair.decided.seeds for pair in pairs if pair.decided is not None]:
+        share = 100 * (1 - (1 - LEVEL) ** (1 / min(used)))
+        yield (
+            f"Runs that rarely fail to learn can be missed: {plural(min(used), 'seed')} without one may come of a "
+            f"candidate of which up to {share:.0f} % fail."
+        )
+    yield "scores.npz has every score, to compute all of this again."
