@@ -350,7 +350,7 @@ def _undecided(
     for one in candidates:
         is_compared = reference.name in scores and one.name in scores and one is not reference
         decided = known.get(one.name)
-        if is_compared and (decided is None or decided.verdict == "goes on"):
+        if is_compared and (decided is None or decided.verdict == "undecided"):
             left.append(one)
     return [reference, *left] if left else []
 

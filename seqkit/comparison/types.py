@@ -135,7 +135,7 @@ class Row:
         return "no value"
 
 
-Verdict = Literal["better", "worse", "equal", "too few examples", "goes on"]
+Verdict = Literal["better", "worse", "equal", "too few examples", "undecided"]
 """What is decided of a candidate against the reference, by a margin δ."""
 
 

@@ -288,10 +288,12 @@ def _sections(results: Results) -> list[Chapter]:
     shown = [(row.name, marks[row.name], row) for row in rows]
     means = [f"{row.name} {metric.number(row.mean)}" for row in rows if row.mean is not None]
     dots = "Each small dot is a seed, the large marker their mean, the bar its 95 % confidence interval."
+    drawn = "mean and interval"
     if results.until_sure is not None:
         dots = "Each small dot is a seed, the large marker their mean."
+        drawn = "mean"
     known = ", ".join(means) or "no values"
-    alt = f"{metric.title} of each candidate, seed by seed, with their mean: {known}"
+    alt = f"{metric.title} of each candidate, seed by seed, with {drawn}: {known}"
     seeds = [Drawing(svg(spreads(shown, metric)), alt)] if shown else []
     found = [
         Chapter("candidates", "Candidates", [rank, sentences.inference(results)], ranking(results)),

@@ -27,27 +27,27 @@ def verdict(results: Results, pair: Difference) -> str:
 
 
 def conclusion(results: Results) -> str:
-    """A sentence for each verdict, with the candidates that it is on."""
-    metric = results.metric
+    """One sentence with the verdicts, and the candidates that each is on."""
     reference = results.reference
-    by = f"by more than {results.until_sure:g} {metric.difference_unit}".rstrip()
-    sentences = {
-        "better": f"better than {reference} {by}: {{}}",
-        "worse": f"worse than {reference} {by}: {{}}",
-        "equal": f"equal to {reference} within {by.removeprefix('by more than ')}: {{}}",
-        UNSETTLED: f"told apart from {reference} by the numbers, but not settled: {{}}",
-        "too few examples": f"too close to the margin for {results.num_test:,} test examples: {{}}",
-        "goes on": f"undecided after {plural(len(results.seeds), 'seed')}: {{}}",
+    unit = results.metric.difference_unit
+    margin = f"{results.until_sure:g} {unit.removesuffix('s') if results.until_sure == 1 else unit}"
+    openings = {
+        "better": f"better than {reference} by more than {margin}",
+        "worse": f"worse than {reference} by more than {margin}",
+        "equal": f"equal to {reference} within {margin}",
+        UNSETTLED: f"apart from {reference} by the numbers, but not settled",
+        "too few examples": f"too near to the margin for {results.num_test:,} test examples",
+        "undecided": f"undecided after {plural(len(results.seeds), 'seed')}",
+        "not compared": f"not compared, with fewer than {MIN_SEEDS} common seeds or a broken law",
     }
-    known = {pair.a: verdict(results, pair) for pair in results.differences}
+    words = dict.fromkeys((row.name for row in results.candidates[1:]), "not compared")
+    words |= {pair.a: verdict(results, pair) for pair in results.differences}
     found = []
-    for word, sentence in sentences.items():
-        if names := [name for name, one in known.items() if one == word]:
-            text = sentence.format(listed(names))
-            found.append(f"{text[0].upper()}{text[1:]}.")
-    if unknown := [row.name for row in results.candidates[1:] if row.name not in known]:
-        found.append(f"Not judged, with fewer than {MIN_SEEDS} common seeds: {listed(unknown)}.")
-    return " ".join(found)
+    for word, opening in openings.items():
+        if names := [name for name, one in words.items() if one == word]:
+            found.append(f"{opening.rstrip()}: {listed(names)}")
+    text = "; ".join(found)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def verdicts(results: Results) -> Table:

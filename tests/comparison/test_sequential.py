@@ -1,0 +1,305 @@
+"""How often a verdict is false that is asked for after every seed, and how many seeds it takes, by simulation.
+
+As a script it prints the tables of docs/compare.md: `python tests/comparison/test_sequential.py [ROUNDS]`.
+"""
+
+import math
+import sys
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from seqkit.comparison.scores import METRICS
+from seqkit.comparison.sequential import MIXTURE, Bounds, decided, planned, threshold
+from seqkit.comparison.settings import MIN_SEEDS, MOST_SEEDS
+from seqkit.comparison.statistics import Scores, differences
+
+LOSS, ACCURACY = METRICS["loss"], METRICS["accuracy"]
+GAIN = replace(LOSS, higher_is_better=True)
+"""A metric without bounds, of which more is better: a margin of 1 is 1."""
+
+
+def scores(values, metric=GAIN):
+    ones = np.ones(values.shape[1])
+    return Scores.of([(seed, row, ones) for seed, row in enumerate(values, start=1)])
+
+
+def candidate(rng, mean, sd, own, *, share, rest=0.3, seeds=MOST_SEEDS, ratio=1.0):
+    """Scores [s e] of a candidate. sd: of the difference of two such means over 5 seeds. own: effects of the examples.
+
+    share: of that variance, what seeds carry. rest: of what is left, what neither seeds nor examples do. ratio: of the
+    seeds' standard deviation.
+    """
+    examples = own.shape[1]
+    variance = sd**2 / 2
+    of_seeds = ratio * (5 * share * variance) ** 0.5
+    of_examples = (examples * (1 - share) * (1 - rest) * variance) ** 0.5
+    of_rest = (5 * examples * (1 - share) * rest * variance) ** 0.5
+    return (
+        mean
+        + own
+        + of_seeds * rng.normal(size=(seeds, 1))
+        + of_examples * rng.normal(size=(1, examples))
+        + of_rest * rng.normal(size=(seeds, examples))
+    )
+
+
+def verdicts(rounds, gains, sd, share, *, examples=100, ratio=1.0, seed=0):
+    """By round, the verdict and the seeds of each candidate, which is better than the reference by that gain; δ is 1.
+
+    ratio: of the standard deviation of a candidate's seeds to that of the reference's.
+    """
+    rng = np.random.default_rng(seed)
+    for _ in range(rounds):
+        own = rng.normal(size=(1, examples))
+        page = {"reference": scores(candidate(rng, 0.0, sd, own, share=share))}
+        for i, gain in enumerate(gains):
+            page[str(i)] = scores(candidate(rng, gain, sd, own, share=share, ratio=ratio))
+        found = planned(page, "reference", GAIN, 1.0, len(gains))
+        yield [(one.decided.verdict, one.decided.seeds) for one in found]
+
+
+def is_false(verdict, gain, delta=1.0):
+    """Whether a verdict is not true of a gain."""
+    return {
+        "better": gain <= delta,
+        "worse": gain >= -delta,
+        "equal": abs(gain) > delta,
+    }.get(verdict, False)
+
+
+def false_rate(rounds, gain, sd, share, num_candidates=1, **more):
+    """Share of the pages with a false verdict on any candidate, all of which have this gain.
+
+    A gain that is the margin is one just within it, of which `equal` is true, or one just beyond, whichever is worse.
+    """
+    found = list(verdicts(rounds, [gain] * num_candidates, sd, share, **more))
+    return max(
+        np.mean([any(is_false(word, gain * near) for word, _ in page) for page in found])
+        for near in (1 - 1e-9, 1 + 1e-9)
+    )
+
+
+def seeds_and_power(rounds, gain, sd, share, right="better", **more):
+    """Mean number of seeds of a candidate, and how often the verdict is right."""
+    found = [page[0] for page in verdicts(rounds, [gain], sd, share, **more)]
+    return np.mean([number for _, number in found]), np.mean([word == right for word, _ in found])
+
+
+def fixed_power(rounds, gain, sd, share, seeds, examples=100):
+    """How often an interval of a number of seeds that is fixed beforehand lies above the margin of 1."""
+    rng, found = np.random.default_rng(1), 0
+    for _ in range(rounds):
+        own = rng.normal(size=(1, examples))
+        a, b = (
+            scores(candidate(rng, mean, sd, own, share=share, seeds=seeds)) for mean in (gain, 0.0)
+        )
+        found += differences({"a": a, "b": b}, GAIN)[0].interval[0] > 1
+    return found / rounds
+
+
+def failing(rounds, rates, *, learned=(0.95, 0.95), examples=1000, delta=1.0, seed=0):
+    """Verdicts on an accuracy of candidate and reference, of whose runs these shares stay at chance (50 %).
+
+    learned: accuracies of the other runs. Seeds differ by half a point. Yields verdict, true gain in points, and seeds.
+    """
+    rng = np.random.default_rng(seed)
+    true = [rate * 0.5 + (1 - rate) * level for rate, level in zip(rates, learned)]
+    for _ in range(rounds):
+        own = rng.random(size=(1, examples))
+        found = []
+        for rate, level in zip(rates, learned):
+            accuracy = np.where(rng.random((MOST_SEEDS, 1)) < rate, 0.5, level)
+            accuracy = accuracy + 0.005 * rng.normal(size=(MOST_SEEDS, 1))
+            mixed = np.where(
+                rng.random((MOST_SEEDS, examples)) < 0.5, own, rng.random((1, examples))
+            )
+            found.append(scores((mixed < accuracy).astype(float)))
+        _, one = decided(*found, ACCURACY, delta, 0.05)
+        yield one.verdict, 100 * (true[0] - true[1]), one.seeds
+
+
+# ── in the fast tier ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("number", [3, 20])
+def test_the_threshold_is_where_the_likelihood_ratio_is_one_by_alpha(number):
+    """By integration of the noncentral t over the mixture, without the formula for it."""
+    df = number - 1
+    reached = threshold(number, 0.05)
+
+    def weighted(effect):
+        density = stats.nct.pdf(reached, df, effect * number**0.5)
+        return density * stats.norm.pdf(effect, scale=MIXTURE**0.5)
+
+    mixed = integrate.quad(weighted, -40, 40, points=[0, reached / number**0.5], limit=400)[0]
+    assert mixed / stats.t.pdf(reached, df) == pytest.approx(20, rel=2e-3)
+    assert threshold(number, 0.01) > reached
+
+
+def test_no_t_is_enough_where_the_ratio_is_bounded():
+    assert threshold(2, 0.05) == math.inf
+    assert threshold(3, 0.05) < 15
+
+
+@pytest.mark.parametrize(
+    ("bounds", "word"),
+    [
+        ((3.1, 1.2, 1.6), "better"),
+        ((-3.1, 1.2, 1.6), "worse"),
+        ((2.9, 1.2, 1.6), "undecided"),
+        ((0.0, 0.6, 0.7), "equal"),
+        ((0.2, 0.6, 0.7), "undecided"),
+        ((0.2, 0.6, 1.1), "too few examples"),  # no difference is shown to be within 1
+        ((1.0, 0.1, 0.4), "too few examples"),
+        ((1.0, 0.5, 0.4), "undecided"),  # the mean over all seeds may be 1.5, beyond 1 and its width
+        ((0.0, 1.2, 0.9), "undecided"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_verdict_follows_from_bounds_and_margin(bounds, word, sign):
+    difference, *widths = bounds
+    assert Bounds(sign * difference, *widths).verdict(1.0, sign) == word
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("gain", [0.0, 1.0, -1.0])
+def test_verdicts_are_seldom_false_though_they_are_asked_for_after_every_seed(gain, share):
+    """With the t interval of a fixed number of seeds it is up to 19 %. Without a difference, the margin is small."""
+    assert false_rate(120, gain, 20.0 if gain == 0 else 0.2, share) <= 0.05
+
+
+def test_of_five_candidates_at_the_margin_a_verdict_is_seldom_false():
+    """With the t interval of a fixed number of seeds it is 23 %."""
+    assert false_rate(60, 1.0, 0.2, 0.9, num_candidates=5) <= 0.05
+
+
+def test_candidates_with_other_spreads_of_their_seeds_are_judged_as_well():
+    assert false_rate(150, 1.0, 0.2, 0.9, ratio=0.1) <= 0.05
+
+
+def test_a_large_difference_takes_at_most_six_tenths_of_the_seeds_of_a_fixed_plan():
+    """The plan of equal power for half of this difference has 9 seeds (see the table in docs/compare.md)."""
+    seeds, power = seeds_and_power(60, 1 + 6 * 0.2, 0.2, 0.9)
+    assert power == 1
+    assert seeds <= 0.6 * 9
+    assert fixed_power(150, 1 + 3 * 0.2, 0.2, 0.9, 8) < 0.95
+
+
+def test_a_seed_that_failed_to_learn_keeps_a_candidate_undecided():
+    known = [one for one in failing(40, (0.1, 0.1)) if one[2] == MOST_SEEDS]
+    assert len(known) > 20
+    assert not any(is_false(word, gain) for word, gain, _ in known)
+
+
+def table_of(gains, seeds=10, examples=50):
+    rng = np.random.default_rng(3)
+    own = rng.normal(size=(1, examples))
+    return {
+        str(i): scores(candidate(rng, gain, 0.2, own, share=0.5, seeds=seeds))
+        for i, gain in enumerate(gains)
+    }
+
+
+def test_later_seeds_and_their_order_change_no_verdict():
+    page = table_of([0.0, 3.0, 0.1])
+    found = planned(page, "0", GAIN, 1.0, 2)
+    assert [one.decided.verdict for one in found] == ["better", "equal"]
+    used = max(one.decided.seeds for one in found)
+    assert MIN_SEEDS <= used < 10
+
+    def first(one):
+        runs = zip(one.seeds[:used], one.numerator, one.denominator)
+        return Scores.of(list(runs)[::-1])
+
+    assert planned({name: first(one) for name, one in page.items()}, "0", GAIN, 1.0, 2) == found
+
+
+def test_seeds_that_one_of_both_lacks_are_left_out():
+    page = table_of([0.0, 3.0])
+    lacking = [1, 2, 3, 5, 7, 8, 9]
+    kept = page["1"].numerator[lacking], page["1"].denominator[lacking]
+    own = Scores(tuple(seed + 1 for seed in lacking), *kept)
+    (one,) = planned({"0": page["0"], "1": own}, "0", GAIN, 1.0, 1)
+    both = Scores(own.seeds, page["0"].numerator[lacking], page["0"].denominator[lacking])
+    assert planned({"0": both, "1": own}, "0", GAIN, 1.0, 1) == [one]
+    few = Scores(own.seeds[:2], kept[0][:2], kept[1][:2])
+    assert planned({"0": page["0"], "1": few}, "0", GAIN, 1.0, 1) == []
+    assert planned({"1": own}, "0", GAIN, 1.0, 1) == []
+
+
+def test_equal_answers_to_few_examples_are_not_equal_within_any_margin():
+    """Of 100 examples, 4 in 100 that differ are not excluded."""
+    right = scores(np.ones((5, 100)))
+    bounds, one = decided(right, right, ACCURACY, 1.0, 0.05)
+    assert one.verdict == "too few examples"
+    assert 0.03 < bounds.of_examples < 0.05
+    assert decided(right, right, ACCURACY, 5.0, 0.05)[1].verdict == "equal"
+
+
+def test_examples_that_are_not_shared_have_a_width_of_their_own():
+    page = table_of([0.0, 3.0])
+    fewer = Scores(page["1"].seeds, page["1"].numerator[:, :40], page["1"].denominator[:, :40])
+    apart = decided(fewer, page["0"], GAIN, 1.0, 0.05)[0].of_examples
+    assert apart > 2 * decided(page["1"], page["0"], GAIN, 1.0, 0.05)[0].of_examples
+
+
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def print_false(rounds):
+    print("| candidates | of the variance, seeds have | no difference | exactly δ | exactly −δ |")
+    print("| --- | --- | --- | --- | --- |")
+    for number, share in product((1, 5), (0.1, 0.5, 0.9)):
+        found = [
+            false_rate(rounds, gain, 0.2 if gain else 20.0, share, number)
+            for gain in (0.0, 1.0, -1.0)
+        ]
+        cells = [f"{100 * one:.1f}" for one in found]
+        print(f"| {number + 1} | {100 * share:.0f} % | {' | '.join(cells)} |", flush=True)
+    for share, examples, ratio in ((0.1, 10, 1), (0.5, 10, 1), (0.9, 10, 1), (0.9, 100, 0.1)):
+        found = false_rate(rounds, 1.0, 0.2, share, examples=examples, ratio=ratio)
+        what = f"{examples} examples, {100 * share:.0f} %, spreads of seeds 1 : {ratio}"
+        print(f"{what}, exactly δ: {100 * found:.1f}", flush=True)
+
+
+def print_seeds(rounds):
+    sd, powers = 0.2, {}
+    print("| difference beyond δ, in noise | share | seeds, verdict | fixed plan of equal power |")
+    for share, size in product((0.1, 0.5, 0.9), (1, 2, 3, 4, 6, 10, 20)):
+        seeds, power = seeds_and_power(rounds, 1 + size * sd, sd, share)
+        plan = next(
+            (n for n in range(2, 41) if fixed_power(rounds, 1 + size * sd, sd, share, n) >= power),
+            None,
+        )
+        powers[share, size] = seeds, power, plan
+        print(
+            f"| {size} | {100 * share:.0f} % | {seeds:.1f}, {100 * power:.0f} % | {plan} |",
+            flush=True,
+        )
+
+
+def print_failing(rounds):
+    for rates, learned in product(((0, 0), (0.1, 0.1), (0.1, 0)), ((0.95, 0.95), (0.98, 0.95))):
+        found = list(failing(rounds, rates, learned=learned))
+        wrong = np.mean([is_false(word, round(gain, 6)) for word, gain, _ in found])
+        seen = np.mean([seeds for *_, seeds in found])
+        words = {word: sum(one == word for one, *_ in found) for word, *_ in found}
+        print(
+            f"{rates} fail, {learned}: false {100 * wrong:.1f} %, {seen:.1f} seeds, {words}",
+            flush=True,
+        )
+
+
+def main():
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    print_false(rounds)
+    print_seeds(rounds // 5)
+    print_failing(rounds // 5)
+
+
+if __name__ == "__main__":
+    main()
