@@ -132,10 +132,10 @@ def check_folder(folder: Path, plan: Plan) -> str:
         earlier = dict(known["settings"])
     except (DataError, TypeError, ValueError) as error:
         raise UsageError(f"{path} is damaged ({error}); give another --out") from error
-    for name, value in settings.items():
-        if earlier.get(name) != value:
+    for name in ("until_sure", *settings):
+        if earlier.get(name) != settings.get(name):
             held = f"{folder} holds a comparison with {name} {earlier.get(name)}"
-            raise UsageError(f"{held}, not {value}; give another --out")
+            raise UsageError(f"{held}, not {settings.get(name)}; give another --out")
     if known["sha256"] != plan.sha256:
         raise UsageError(
             f"the recipe, a plug-in or the rules of tuning have changed since the comparison in {folder} began, and "

@@ -78,7 +78,7 @@ def completed(results: Results, scores: Mapping[str, Scores]) -> Results:
         compared = differences(whole, results.metric)
     else:
         pairs = len(results.candidates) - 1
-        compared = planned(whole, results.reference, results.metric, delta, pairs)
+        compared = list(planned(whole, results.reference, results.metric, delta, pairs))
         # the interval of a mean holds for a number of seeds that was fixed beforehand
         rows = [replace(row, interval=None) for row in results.candidates]
         results = replace(results, candidates=rows)

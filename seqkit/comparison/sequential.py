@@ -13,7 +13,7 @@ s seeds · u units: the examples, or groups of them that are not independent
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 
 from seqkit.comparison.settings import MIN_SEEDS
 from seqkit.comparison.statistics import LEVEL, Scores, mean_squares
-from seqkit.comparison.types import Decided, Difference, Metric, Verdict
+from seqkit.comparison.types import Difference, Metric, Verdict
 
 MIXTURE = 30.0
 """Variance of the mixture over the difference in standard deviations of a seed's difference.
@@ -71,38 +71,40 @@ class Bounds(NamedTuple):
 
 def planned(
     scores: Mapping[str, Scores], reference: str, metric: Metric, delta: float, num_pairs: int
-) -> list[Difference]:
+) -> Iterator[Difference]:
     """The difference of each candidate from the reference, at the round that decided it, else at the last.
 
-    delta: as the page shows it. num_pairs: pairs of the comparison, also of those without scores.
+    delta: as the page shows it. num_pairs: pairs of the comparison, also of those without scores. Seeds that failed in
+    one of both are left out; fewer than `MIN_SEEDS` others give no difference. Later seeds change nothing, so a verdict
+    is the same whenever it is made.
     """
-    found = []
-    for name, own in scores.items():
-        known = None
-        if name != reference and reference in scores:
-            known = decided(own, scores[reference], metric, delta, (1 - LEVEL) / num_pairs)
-        if known is not None:
-            bounds, decision = known
-            difference = bounds.difference
-            found.append(
-                Difference(
-                    a=name,
-                    b=reference,
-                    difference=difference,
-                    interval=(difference - bounds.half, difference + bounds.half),
-                    p=None,
-                    p_holm=None,
-                    pairs=f"{decision.seeds} seeds",
-                    decided=decision,
-                )
+    alpha = (1 - LEVEL) / num_pairs
+    for name in scores if reference in scores else ():
+        if name == reference:
+            continue
+        found = None
+        for number, bounds in _rounds(scores[name], scores[reference], metric, alpha):
+            found = Difference(
+                a=name,
+                b=reference,
+                difference=bounds.difference,
+                interval=(bounds.difference - bounds.half, bounds.difference + bounds.half),
+                p=None,
+                p_holm=None,
+                pairs=f"{number} seeds",
+                verdict=bounds.verdict(delta / metric.scale, metric.sign),
+                seeds=number,
+                of_examples=bounds.of_examples,
             )
-    return found
+            if found.verdict != "undecided":
+                break
+        if found is not None:
+            yield found
 
 
 def too_fine(pairs: Sequence[Difference], metric: Metric, delta: float) -> str:
     """In words, that these test examples show no undecided candidate to be equal within delta; empty: they could."""
-    known = [one.decided for one in pairs if one.decided is not None]
-    widest = max((one.of_examples for one in known if one.verdict in UNDECIDED), default=0.0)
+    widest = max((one.of_examples for one in pairs if one.verdict in UNDECIDED), default=0.0)
     if metric.shown(widest) < delta:
         return ""
     least = f"{metric.number(widest)} {metric.difference_unit}".rstrip()
@@ -112,21 +114,12 @@ def too_fine(pairs: Sequence[Difference], metric: Metric, delta: float) -> str:
     )
 
 
-def decided(
-    a: Scores, b: Scores, metric: Metric, delta: float, alpha: float
-) -> tuple[Bounds, Decided] | None:
-    """Bounds and verdict at the first round that decides, else at the last; None: fewer than `MIN_SEEDS` common seeds.
-
-    Seeds that failed in either are left out. Later seeds change nothing: the verdict is the same whenever it is made.
-    """
+def _rounds(a: Scores, b: Scores, metric: Metric, alpha: float) -> Iterator[tuple[int, Bounds]]:
+    """Bounds after each number of common seeds."""
     seeds = [seed for seed in a.seeds if seed in b.seeds]
     mine, theirs = (one.linear(metric)[[one.seeds.index(seed) for seed in seeds]] for one in (a, b))
     for number in range(MIN_SEEDS, len(seeds) + 1):
-        bounds = _bounds(mine[:number], theirs[:number], alpha, metric)
-        verdict = bounds.verdict(delta / metric.scale, metric.sign)
-        if verdict != "undecided" or number == len(seeds):
-            return bounds, Decided(verdict=verdict, seeds=number, of_examples=bounds.of_examples)
-    return None
+        yield number, _bounds(mine[:number], theirs[:number], alpha, metric)
 
 
 def _bounds(a: np.ndarray, b: np.ndarray, alpha: float, metric: Metric) -> Bounds:

@@ -341,18 +341,13 @@ def _undecided(
         if sound and not one.broken:
             scores[one.name] = Scores.by_seed(sound)
     reference = plan.candidates[0]
-    pairs = planned(scores, reference.name, plan.metric, delta, len(plan.candidates) - 1)
-    known = {pair.a: pair.decided for pair in pairs}
+    pairs = list(planned(scores, reference.name, plan.metric, delta, len(plan.candidates) - 1))
     told = too_fine(pairs, plan.metric, delta)
-    if told and {one.seeds for one in known.values() if one is not None} == {MIN_SEEDS}:
+    if told and {one.seeds for one in pairs} == {MIN_SEEDS}:
         log.warning("%s.", told)
-    left = []
-    for one in candidates:
-        is_compared = reference.name in scores and one.name in scores and one is not reference
-        decided = known.get(one.name)
-        if is_compared and (decided is None or decided.verdict == "undecided"):
-            left.append(one)
-    return [reference, *left] if left else []
+    ended = {pair.a for pair in pairs if pair.verdict != "undecided"}
+    left = [one for one in candidates[1:] if one.name in scores.keys() - ended]
+    return [reference, *left] if left and reference.name in scores else []
 
 
 def _run(plan: Plan, tuned: Mapping[str, Tuned], seed: int, candidate: Candidate) -> Cell:

@@ -140,23 +140,12 @@ Verdict = Literal["better", "worse", "equal", "too few examples", "undecided"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decided:
-    """A verdict on a - b that was asked for after every seed. seeds: those that were used, of each.
-
-    of_examples: half width that more seeds do not reduce.
-    """
-
-    verdict: Verdict
-    seeds: int
-    of_examples: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Difference:
     """a - b: the difference of the means, its interval and p-value (None: one seed and one unit), and Holm's p-value.
 
-    pairs: what was paired, in words. better: the better of the two; None: they are not told apart. decided: None: the
-    number of seeds was fixed beforehand. With it, there is no p-value, and the interval holds at all rounds at once.
+    pairs: what was paired, in words. better: the better of the two; None: they are not told apart.
+    verdict, seeds, of_examples: of a that was judged after every seed: what was decided, with how many seeds, and the
+    half width that more of them do not reduce. There is no p-value then, and the interval holds at all rounds at once.
     """
 
     a: str
@@ -167,7 +156,9 @@ class Difference:
     p_holm: float | None
     pairs: str
     better: str | None = None
-    decided: Decided | None = None
+    verdict: Verdict | None = None
+    seeds: int = 0
+    of_examples: float = 0.0
 
     def turned(self) -> Difference:
         """b - a."""

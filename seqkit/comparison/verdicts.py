@@ -22,8 +22,8 @@ def with_verdicts(results: Results) -> Results:
         size = round(results.metric.shown(abs(entry.difference)), results.metric.digits)
         is_large = size > results.least
         seeds = min(len(rows[name].sound) for name in (entry.a, entry.b))
-        if entry.decided is not None:
-            is_told = entry.decided.verdict in ("better", "worse")
+        if entry.verdict is not None:
+            is_told = entry.verdict in ("better", "worse")
         else:
             is_told = entry.p_holm is not None and entry.p_holm < 1 - LEVEL
         if not is_told or not is_large or seeds < 2:

@@ -19,11 +19,9 @@ def verdict(results: Results, pair: Difference) -> str:
     rows = results.by_name
     if rows[pair.a].broken or rows[pair.b].broken:
         return "not compared"
-    assert pair.decided is not None
-    found = pair.decided.verdict
-    if found in ("better", "worse") and pair.better is None:
+    if pair.verdict in ("better", "worse") and pair.better is None:
         return UNSETTLED
-    return found
+    return pair.verdict or UNSETTLED
 
 
 def conclusion(results: Results) -> str:
@@ -55,10 +53,9 @@ def verdicts(results: Results) -> Table:
     metric = results.metric
     rows = []
     for pair in results.differences:
-        assert pair.decided is not None
         rows.append([Cell(text) for text in (
-            pair.a, verdict(results, pair), str(pair.decided.seeds), metric.signed(pair.difference),
-            metric.interval(pair.interval, signed=True), metric.number(pair.decided.of_examples),
+            pair.a, verdict(results, pair), str(pair.seeds), metric.signed(pair.difference),
+            metric.interval(pair.interval, signed=True), metric.number(pair.of_examples),
         )])  # fmt: skip
     unit = metric.difference_unit or metric.label
     difference = f"difference from {results.reference} ({unit})"
@@ -83,7 +80,7 @@ def _inference(results: Results) -> Iterator[str]:
     )
     if told := too_fine(pairs, results.metric, results.until_sure or 0.0):
         yield f"{told}."
-    if used := [pair.decided.seeds for pair in pairs if pair.decided is not None]:
+    if used := [pair.seeds for pair in pairs]:
         share = 100 * (1 - (1 - LEVEL) ** (1 / min(used)))
         yield (
             f"Runs that rarely fail to learn can be missed: {plural(min(used), 'seed')} without one may come of a "
