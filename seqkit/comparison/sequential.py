@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 
 from seqkit.comparison.settings import MIN_SEEDS
 from seqkit.comparison.statistics import LEVEL, Scores, mean_squares
-from seqkit.comparison.types import Difference, Metric, Verdict
+from seqkit.comparison.types import Difference, Interval, Metric, Verdict
 
 MIXTURE = 30.0
 """Variance of the mixture over the difference in standard deviations of a seed's difference.
@@ -51,6 +51,13 @@ class Bounds(NamedTuple):
     def half(self) -> float:
         """Half width of the interval of the difference for other seeds and other test examples."""
         return math.hypot(self.of_seeds, self.of_examples)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval; None: it is unbounded, after too few seeds for so many pairs."""
+        if math.isinf(self.half):
+            return None
+        return self.difference - self.half, self.difference + self.half
 
     def verdict(self, delta: float, sign: int) -> Verdict:
         """What these bounds decide on a. sign: 1 where more is better, else -1."""
@@ -88,7 +95,7 @@ def planned(
                 a=name,
                 b=reference,
                 difference=bounds.difference,
-                interval=(bounds.difference - bounds.half, bounds.difference + bounds.half),
+                interval=bounds.interval,
                 p=None,
                 p_holm=None,
                 pairs=f"{number} seeds",
@@ -142,9 +149,9 @@ def _bounds(a: np.ndarray, b: np.ndarray, alpha: float, metric: Metric) -> Bound
         if metric.proportion:
             # equal answers to all of u units do not exclude a difference (Clopper and Pearson 1934)
             of_examples = max(of_examples, 1 - (level / 2) ** (1 / num_units))
-    return Bounds(
-        float(rows.mean()), threshold(num_seeds, level) * std / num_seeds**0.5, of_examples
-    )
+    reached = threshold(num_seeds, level)
+    of_seeds = reached * std / num_seeds**0.5 if math.isfinite(reached) else reached
+    return Bounds(float(rows.mean()), of_seeds, of_examples)
 
 
 def threshold(num_seeds: int, alpha: float) -> float:

@@ -243,6 +243,14 @@ def test_seeds_that_one_of_both_lacks_are_left_out():
     assert not list(planned({"1": own}, "0", GAIN, 1.0, 1))
 
 
+def test_three_seeds_are_too_few_for_many_pairs_even_if_they_are_equal():
+    page = {str(i): scores(np.ones((3, 100))) for i in range(7)}
+    for one in planned(page, "0", GAIN, 1.0, 6):
+        assert (one.verdict, one.interval) == ("undecided", None)
+    more = {str(i): scores(np.ones((5, 100))) for i in range(7)}
+    assert [one.verdict for one in planned(more, "0", GAIN, 1.0, 6)] == ["equal"] * 6
+
+
 def test_equal_answers_to_few_examples_are_not_equal_within_any_margin():
     """Of 100 examples, 4 in 100 that differ are not excluded."""
     right = scores(np.ones((5, 100)))
