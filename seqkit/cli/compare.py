@@ -205,7 +205,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--no-depths",
         action="store_true",
-        help="do not also try half and double the depth at the same budget",
+        help="do not also try other depths at the same budget",
     )
     add(
         "--threads",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from math import floor, log10
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -84,6 +85,7 @@ def completed(results: Results, scores: Mapping[str, Scores]) -> Results:
         results = replace(results, candidates=rows)
     results = replace(
         results,
+        metric=_told_apart(results.metric, results.candidates),
         num_test=max((own.numerator.shape[1] for own in whole.values()), default=0),
         differences=compared,
         versions=first.versions if first else {},
@@ -91,6 +93,14 @@ def completed(results: Results, scores: Mapping[str, Scores]) -> Results:
     )
     results = with_verdicts(results)
     return replace(results, unmatched=unmatched(results))
+
+
+def _told_apart(metric: Metric, rows: Sequence[Row]) -> Metric:
+    """The metric with three significant digits of its smallest mean: an RMSE has the unit of the target."""
+    means = [abs(row.mean) for row in rows if row.mean]
+    if not (metric.root and means):
+        return metric
+    return replace(metric, digits=max(metric.digits, 2 - floor(log10(min(means)))))
 
 
 def write_results(folder: Path, results: Results, scores: Mapping[str, Scores]) -> None:
@@ -150,6 +160,7 @@ def _row(plan: Plan, candidate: Candidate, trained: Trained) -> tuple[Row, Score
         depth=tuned.size.depth,
         budget_gap=tuned.size.budget_gap,
         farthest=tuned.size.farthest,
+        depths=[size.depth for _, size in sorted(candidate.ladder.items()) if size.depth],
         untuned=to_yaml(candidate.config),
         chosen=tuned.values,
         trials=tuned.trials,

@@ -90,7 +90,7 @@ def planned(
         if name == reference:
             continue
         found = None
-        for number, bounds in _rounds(scores[name], scores[reference], metric, alpha):
+        for number, bounds, identical in _rounds(scores[name], scores[reference], metric, alpha):
             found = Difference(
                 a=name,
                 b=reference,
@@ -102,6 +102,7 @@ def planned(
                 verdict=bounds.verdict(delta / metric.scale, metric.sign),
                 seeds=number,
                 of_examples=bounds.of_examples,
+                identical=identical,
             )
             if found.verdict != "undecided":
                 break
@@ -121,12 +122,15 @@ def too_fine(pairs: Sequence[Difference], metric: Metric, delta: float) -> str:
     )
 
 
-def _rounds(a: Scores, b: Scores, metric: Metric, alpha: float) -> Iterator[tuple[int, Bounds]]:
-    """Bounds after each number of common seeds."""
+def _rounds(
+    a: Scores, b: Scores, metric: Metric, alpha: float
+) -> Iterator[tuple[int, Bounds, bool]]:
+    """Bounds after each number of common seeds, and whether all scores are equal."""
     seeds = [seed for seed in a.seeds if seed in b.seeds]
     mine, theirs = (one.linear(metric)[[one.seeds.index(seed) for seed in seeds]] for one in (a, b))
     for number in range(MIN_SEEDS, len(seeds) + 1):
-        yield number, _bounds(mine[:number], theirs[:number], alpha, metric)
+        pair = mine[:number], theirs[:number]
+        yield number, _bounds(*pair, alpha, metric), np.array_equal(*pair)
 
 
 def _bounds(a: np.ndarray, b: np.ndarray, alpha: float, metric: Metric) -> Bounds:

@@ -54,7 +54,7 @@ class Settings:
     vary: values by dotted key; `width` is that of all backbones in the backbone. `model.backbone.position` also takes
     positions that are added to the embeddings (`Sinusoidal`), which are `model.position` in a recipe.
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
-    lr_trials: learning rates for each candidate; 0: nothing is tuned. depths: try half and double the depth at an equal
+    lr_trials: learning rates for each candidate; 0: nothing is tuned. depths: try other depths at an equal
     budget, where backbones are compared at equal parameters or FLOPs and tuned. measure: measure speed and memory.
     until_sure: the margin δ, as the page shows the metric: after every seed each candidate is judged against the
     reference, and gets no more once that is decided; `seeds` is then the most. None: every candidate gets `seeds`.

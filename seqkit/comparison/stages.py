@@ -32,20 +32,20 @@ Execute = Callable[[Sequence[Cell]], Mapping[str, Ended]]
 
 Asking = Generator[list[Cell], Mapping[str, Ended], "Tuned"]
 
-RULES = 4
+RULES = 5
 """Version of how trials follow from results. Old trial results would get another meaning under a new one."""
 
 VALIDATIONS = 8
 """Points of a validation curve, where validation generates nothing."""
 
 TUNING_SEEDS = (1001, 1002)
-"""Seeds of trials: no reported run has them. The best two rates, and depths, are tried with both."""
+"""Seeds of trials: no reported run has them. The best two settings are tried with both."""
 
 BEYOND = 3
 """Most learning rates that are added beyond the ends of a candidate's grids, where the best lies there."""
 
 AGAIN = 2
-"""Number of the best rates that are tried with the second seed."""
+"""Number of the best settings that are tried with the second seed."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Plan:
 
     @property
     def num_cells(self) -> int:
-        """Number of runs that are known beforehand; a best rate at the end of a grid adds some."""
+        """Number of runs that are known beforehand; a best rate or depth at the end of a grid adds some."""
         settings = self.settings
         number = 0
         for one in self.candidates:
             number += len(grid_of(self, one)) + settings.seeds
             if settings.lr_trials > 1:
-                number += AGAIN + len(TUNING_SEEDS) * len(one.depths)
+                number += AGAIN + len(_beside(0, one.ladder))
         return number + settings.measure
 
 
@@ -95,10 +95,10 @@ class Rate(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A rate, and the number of another depth; None: the candidate's own."""
+    """A rate and a depth, as a step of `Candidate.ladder`."""
 
     rate: Rate
-    depth: int | None = None
+    step: int = 0
 
 
 @dataclass(frozen=True)
@@ -150,32 +150,24 @@ def _together(asking: Mapping[str, Asking], execute: Execute) -> dict[str, Tuned
 def tune(plan: Plan, candidate: Candidate) -> Asking:
     """Ask for trials of a candidate, and return the settings that they chose.
 
-    First every rate of the grid with one seed, and one more beyond its end while the best lies there. Then the best two
-    with a second seed, by whose mean the grid may go on. Last, at the best rate, other depths at the same budget.
+    First every rate of the grid with one seed, then half and double the depth at the best rate. Last the best two of
+    all with a second seed, by whose mean one is chosen. While the best is at an end of the rates or of the depths that
+    were tried, the next one beyond is tried, too.
     """
     search = _Search(plan, candidate)
     once = TUNING_SEEDS[:1]
     grid = [Setting(rate) for rate in grid_of(plan, candidate)]
-    most = len(grid) + BEYOND
     yield from search.ask(grid, once)
     if plan.settings.lr_trials < 2:
-        return search.tuned(search.best(grid, once))
-    while len(grid) < most and (further := _further(grid, search.best(grid, once))):
-        grid.append(further)
-        yield from search.ask([further], once)
-    twice = search.ranked(grid, once)[:AGAIN]
-    yield from search.ask(twice, TUNING_SEEDS[1:])
-    while len(grid) < most and (further := _further(grid, search.best(twice, TUNING_SEEDS))):
-        grid.append(further)
-        twice.append(further)
-        yield from search.ask([further], TUNING_SEEDS)
-    best = search.best(twice, TUNING_SEEDS) or search.best(grid, once)
-    if best is not None and candidate.depths:
-        depths = [Setting(best.rate, depth) for depth in range(len(candidate.depths))]
-        yield from search.ask(depths, TUNING_SEEDS)
-        seeds = TUNING_SEEDS if search.mean(best, TUNING_SEEDS) else once
-        best = search.best([best, *depths], seeds)
-    return search.tuned(best)
+        return search.tuned(search.best(once))
+    while further := search.further_rates(search.best(once)):
+        yield from search.ask(further, once)
+    while further := search.further_depths(search.best(once)):
+        yield from search.ask(further, once)
+    yield from search.ask(search.ranked(once)[:AGAIN], TUNING_SEEDS[1:])
+    while further := search.further(search.best(TUNING_SEEDS)):
+        yield from search.ask(further, TUNING_SEEDS)
+    return search.tuned(search.best(TUNING_SEEDS) or search.best(once))
 
 
 class _Search:
@@ -195,9 +187,7 @@ class _Search:
         ended = yield list(cells.values())
         for (setting, seed), cell in cells.items():
             result = ended[cell.id]
-            other = Size()
-            if setting.depth is not None:
-                other = self.candidate.depths[setting.depth]
+            other = self.candidate.ladder[setting.step] if setting.step else Size()
             name = self.plan.metric.name
             loss = result.metrics.get("loss")
             # else the loss stands for a metric that single trials do not have
@@ -225,33 +215,51 @@ class _Search:
         sign = -1 if self.higher_is_better else 1
         return sign * fmean(score for score, _ in known), fmean(loss or 0.0 for _, loss in known)
 
-    def ranked(self, among: Sequence[Setting], seeds: Sequence[int]) -> list[Setting]:
+    def ranked(self, seeds: Sequence[int]) -> list[Setting]:
         """Settings that ended well with all these seeds, the best first."""
-        means = {one: mean for one in among if (mean := self.mean(one, seeds)) is not None}
+        tried = dict.fromkeys(setting for setting, _ in self.trials)
+        means = {one: mean for one in tried if (mean := self.mean(one, seeds)) is not None}
         return sorted(means, key=means.__getitem__)
 
-    def best(self, among: Sequence[Setting], seeds: Sequence[int]) -> Setting | None:
+    def best(self, seeds: Sequence[int]) -> Setting | None:
         """The best setting of those that ended well with all these seeds."""
-        return next(iter(self.ranked(among, seeds)), None)
+        return next(iter(self.ranked(seeds)), None)
+
+    def further_rates(self, best: Setting | None) -> list[Setting]:
+        """The rate beyond the best one, where that is at an end of its optimizer's; empty where it is within."""
+        rates = {one.rate for one, _ in self.trials}
+        if best is None or len(rates) >= len(grid_of(self.plan, self.candidate)) + BEYOND:
+            return []
+        optimizer, power = best.rate
+        beyond = {Rate(optimizer, power - 1), Rate(optimizer, power + 1)} - rates
+        return [best._replace(rate=rate) for rate in sorted(beyond)]
+
+    def further_depths(self, best: Setting | None) -> list[Setting]:
+        """The depths beside the best one that were not tried."""
+        if best is None:
+            return []
+        tried = {one.step for one, _ in self.trials}
+        steps = _beside(best.step, self.candidate.ladder)
+        return [best._replace(step=step) for step in steps if step not in tried]
+
+    def further(self, best: Setting | None) -> list[Setting]:
+        """What lies beyond the best setting, where that is at an end."""
+        return [*self.further_rates(best), *self.further_depths(best)]
 
     def tuned(self, best: Setting | None) -> Tuned:
         """The chosen setting; without one, the candidate as it is."""
         trials = list(self.trials.values())
         if best is None:
             return Tuned({}, self.candidate.size, trials)
-        return Tuned(rate_values(self.candidate, best.rate), self._size(best), trials)
-
-    def _size(self, setting: Setting) -> Size:
-        if setting.depth is None:
-            return self.candidate.size
-        return self.candidate.depths[setting.depth]
+        values = rate_values(self.candidate, best.rate)
+        return Tuned(values, self.candidate.ladder[best.step], trials)
 
     def _cell(self, setting: Setting, seed: int) -> Cell:
-        size = self._size(setting)
+        size = self.candidate.ladder[setting.step]
         values = rate_values(self.candidate, setting.rate)
         words = [f"{value:g}" if isinstance(value, float) else value for value in values.values()]
         name = "-".join(words)
-        if setting.depth is not None:
+        if setting.step:
             name = f"{name}-depth-{size.depth}"
         slug = slug_of(self.candidate.name)
         return Cell(
@@ -285,17 +293,9 @@ def rate_values(candidate: Candidate, rate: Rate) -> dict[str, str | float]:
     return values
 
 
-def _further(grid: Sequence[Setting], best: Setting | None) -> Setting | None:
-    """The rate beyond the best one, where that is at an end of its optimizer's grid; None where it is within."""
-    if best is None:
-        return None
-    optimizer, power = best.rate
-    powers = [one.rate.power for one in grid if one.rate.optimizer == optimizer]
-    if power == max(powers):
-        return Setting(Rate(optimizer, power + 1))
-    if power == min(powers):
-        return Setting(Rate(optimizer, power - 1))
-    return None
+def _beside(step: int, ladder: Mapping[int, Size]) -> list[int]:
+    """The steps of the ladder before and after one."""
+    return [one for one in (step - 1, step + 1) if one in ladder]
 
 
 # ── runs and costs ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,9 @@ from markupsafe import Markup
 
 from seqkit.comparison.results import read_results
 from seqkit.comparison.stages import Plan
-from seqkit.comparison.types import Results, Row
+from seqkit.comparison.statistics import LEVEL
+from seqkit.comparison.types import Difference, Results, Row
+from seqkit.comparison.verdicts import doubts, untrained
 from seqkit.errors import one_line
 from seqkit.files import write_atomic
 from seqkit.objectives.metric import DASH, fixed
@@ -99,7 +101,7 @@ def _made(results: Results) -> str:
         parts.append(f"on {machine['cpu']}")
     if machine.get("threads"):
         parts.append(f"with {plural(machine['threads'], 'thread')} per run")
-    return f"{', '.join(parts)}. The runs took {results.run_minutes:.0f} minutes in total."
+    return f"{', '.join(parts)}. The runs took {plural(round(results.run_minutes), 'minute')} in total."
 
 
 def _subtitle(results: Results) -> str:
@@ -150,8 +152,9 @@ def _ranked_row(results: Results, row: Row, rank: int) -> list[Cell]:
     small = f"width {row.width}, depth {row.depth or DASH}" if row.width else ""
     style = "best" if rank == 1 and _is_best(results, row) else ""
     place = Cell(DASH if row.broken else str(rank))
-    if row.broken:
-        small = f"breaks a law, {small}".removesuffix(", ")
+    for is_so, word in ((untrained(row, metric), "untrained"), (row.broken, "breaks a law")):
+        if is_so:
+            small = f"{word}, {small}".removesuffix(", ")
     value = Cell(metric.mean(row.mean, row.std), metric.interval(row.interval))
     if row.mean is None:
         place = Cell(DASH)
@@ -188,11 +191,11 @@ def _is_best(results: Results, row: Row) -> bool:
 
 def values_are(results: Results) -> str:
     """A sentence on the values of a table: a mean over seeds with its spread, or the value of one seed."""
-    seeds = max((len(row.sound) for row in results.candidates), default=0)
+    seeds = [len(row.sound) for row in results.candidates if row.sound] or [0]
     weights = {run.weights for row in results.candidates for run in row.sound}
-    up_to = "" if results.until_sure is None else "up to "
-    found = f"mean ± standard deviation over {up_to}{plural(seeds, 'seed')}"
-    if seeds == 1:
+    least = f"{min(seeds)} to " if min(seeds) < max(seeds) else ""
+    found = f"mean ± standard deviation over {least}{plural(max(seeds), 'seed')}"
+    if max(seeds) == 1:
         found = "values of one seed"
     if weights == {"best"}:
         found += ", each run with its best weights on validation data"
@@ -215,17 +218,29 @@ def plan_table(plan: Plan) -> Table:
 def pairs_table(results: Results) -> Table:
     """All pairs of candidates."""
     metric = results.metric
-    broken = {row.name for row in results.candidates if row.broken}
     rows = [
         [Cell(text) for text in (
-            entry.a, entry.b, metric.signed(entry.difference), metric.interval(entry.interval, signed=True),
-            sentences.p_value(entry),
-            "not compared" if {entry.a, entry.b} & broken else entry.better or "not significant",
+            *(sentences.named(results, name) for name in (entry.a, entry.b)), metric.signed(entry.difference),
+            metric.interval(entry.interval, signed=True), sentences.p_value(entry), _verdict(results, entry),
         )]
         for entry in results.differences
     ]  # fmt: skip
     unit = metric.difference_unit or metric.label
-    return Table(["a", "b", f"a − b ({unit})", "95 % interval", "p after Holm", "better"], rows)
+    return Table(["a", "b", f"a − b ({unit})", "95 % interval", "p, corrected", "better"], rows)
+
+
+def _verdict(results: Results, entry: Difference) -> str:
+    """The better candidate of a pair, or why there is none."""
+    rows = [results.by_name[name] for name in (entry.a, entry.b)]
+    if any(row.broken for row in rows):
+        return "not compared"
+    if entry.better:
+        return entry.better
+    if min(len(row.sound) for row in rows) < 2:
+        return "one seed"
+    if entry.p_holm is not None and entry.p_holm < 1 - LEVEL:
+        return "not settled" if doubts(entry, results) else "too small"
+    return "not significant"
 
 
 def runs_table(results: Results) -> Table:
@@ -284,7 +299,10 @@ def _sections(results: Results) -> list[Chapter]:
     metric = results.metric
     marks = _marks(results)
     rows = ranked(results)
-    rank = f"Sorted by mean. Values are {values_are(results)}, on {plural(results.num_test, 'test example')}."
+    rank = (
+        "Sorted by mean: of candidates that are not told apart, the order says nothing. "
+        f"Values are {values_are(results)}, on {plural(results.num_test, 'test example')}."
+    )
     shown = [(row.name, marks[row.name], row) for row in rows]
     means = [f"{row.name} {metric.number(row.mean)}" for row in rows if row.mean is not None]
     dots = "Each small dot is a seed, the large marker their mean, the bar its 95 % confidence interval."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from seqkit.comparison.sequential import too_fine
 from seqkit.comparison.settings import MIN_SEEDS
@@ -24,9 +24,9 @@ def verdict(results: Results, pair: Difference) -> str:
     return pair.verdict or UNSETTLED
 
 
-def conclusion(results: Results) -> str:
-    """One sentence with the verdicts, and the candidates that each is on."""
-    reference = results.reference
+def conclusion(results: Results, names: Mapping[str, str]) -> str:
+    """One sentence with the verdicts, and the candidates that each is on. names: of candidates, as they are shown."""
+    reference = names[results.reference]
     unit = results.metric.difference_unit
     margin = f"{results.until_sure:g} {unit.removesuffix('s') if results.until_sure == 1 else unit}"
     openings = {
@@ -42,8 +42,8 @@ def conclusion(results: Results) -> str:
     words |= {pair.a: verdict(results, pair) for pair in results.differences}
     found = []
     for word, opening in openings.items():
-        if names := [name for name, one in words.items() if one == word]:
-            found.append(f"{opening.rstrip()}: {listed(names)}")
+        if those := [names[name] for name, one in words.items() if one == word]:
+            found.append(f"{opening.rstrip()}: {listed(those)}")
     text = "; ".join(found)
     return f"{text[0].upper()}{text[1:]}."
 

@@ -62,7 +62,7 @@ def test_the_index_has_the_answers_and_says_which_pages_are_stale():
 
 
 def test_a_page_turns_stale_when_a_key_of_its_recipe_changes():
-    results = results_of("digits-quick")
+    results = results_of("parity")
     before, rows = comparisons.changes(results), list(results.candidates)
     for i, (old, new) in enumerate([("batch_size: 64", "batch_size: 63"), ("dim: ", "dim: 1")]):
         assert old in rows[i].untuned
@@ -76,7 +76,7 @@ def test_one_run_of_a_page_gives_what_was_published(tmp_path):
     """On another processor a run is not the same to the last bit, so within what seeds differ by."""
     from seqkit.runs.run import run
 
-    results = results_of("digits-quick")
+    results = results_of("parity")
     row = results.by_name["LSTM"]
     written, known = load_yaml(row.config), complete(results.recipe)["trainer"]
     # some have left

@@ -171,6 +171,24 @@ def test_the_page_says_what_was_decided_when_and_shows_no_p_value(four):
     assert not any(one.what == "seeds" for one in results.unmatched)
 
 
+def test_candidates_that_compute_the_same_are_named_though_the_reference_has_more_seeds(
+    monkeypatch,
+):
+    monkeypatch.setitem(LEVELS, "D4S", LEVELS["S4D"])  # its letters add up to the same numbers
+    results, _ = trained(plan_of(("S4D", "D4S", "LSTM")))
+    assert words_of(results)["D4S"][1] < len(results.by_name["S4D"].runs)
+    assert any("compute the same function" in one for one in answers(results).doubts)
+
+
+def test_a_reference_that_never_left_chance_is_called_so(four):
+    results, _ = four
+    rows = [
+        replace(row, constant=row.mean) if row.name == "LSTM" else row for row in results.candidates
+    ]
+    told = answers(replace(results, candidates=rows)).text
+    assert told.startswith("Worse than LSTM (untrained) by more than 1 percentage point: GRU; ")
+
+
 def test_results_are_the_same_when_they_are_read_again(four):
     results, _ = four
     assert type(results).from_json(json.loads(json.dumps(results.to_json()))) == results
