@@ -166,8 +166,8 @@ def _runs(args: Namespace, folders: Sequence[Path]) -> int:
     """Compare finished runs, which take no settings."""
     from seqkit.comparison.finished_runs import compare_runs
 
-    asked = (args.overrides, args.backbones, args.vary, args.dry_run, args.preset, args.until_sure)
-    if any(asked):
+    settings = args.overrides or args.backbones or args.vary or args.preset or args.until_sure
+    if settings or args.dry_run:
         raise UsageError("finished runs are compared as they are; leave settings and --dry-run out")
     digest = hashlib.sha256(
         "\n".join(str(folder.resolve()) for folder in folders).encode()

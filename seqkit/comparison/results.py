@@ -74,12 +74,11 @@ def completed(results: Results, scores: Mapping[str, Scores]) -> Results:
     """Results with differences, verdicts, what was not matched, versions and machine."""
     whole = {row.name: scores[row.name] for row in results.candidates if row.name in scores}
     first = next((run for row in results.candidates for run in row.sound), None)
-    delta = results.until_sure
-    if delta is None:
-        compared = differences(whole, results.metric)
-    else:
-        pairs = len(results.candidates) - 1
-        compared = list(planned(whole, results.reference, results.metric, delta, pairs))
+    compared = differences(whole, results.metric)
+    if (delta := results.until_sure) is not None:
+        keeping = {name: whole[name] for name in whole if not results.by_name[name].broken}
+        num_pairs = len(results.candidates) - 1
+        compared = [*planned(keeping, results.reference, results.metric, delta, num_pairs)]
         # the interval of a mean holds for a number of seeds that was fixed beforehand
         rows = [replace(row, interval=None) for row in results.candidates]
         results = replace(results, candidates=rows)

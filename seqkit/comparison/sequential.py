@@ -36,7 +36,7 @@ At all rounds together, the sum of squares misses 1.15 times as often as either 
 within 100."""
 
 
-UNDECIDED = ("too few examples", "undecided")
+UNDECIDED = ("too close for these test examples", "undecided")
 """Verdicts that say nothing of the candidates."""
 
 
@@ -72,7 +72,7 @@ class Bounds(NamedTuple):
         nearest = max(abs(gain) - self.of_seeds, 0.0)
         farthest = abs(gain) + self.of_seeds
         if nearest > delta - self.of_examples and farthest <= delta + self.of_examples:
-            return "too few examples"
+            return "too close for these test examples"
         return "undecided"
 
 
@@ -126,8 +126,8 @@ def _rounds(
     a: Scores, b: Scores, metric: Metric, alpha: float
 ) -> Iterator[tuple[int, Bounds, bool]]:
     """Bounds after each number of common seeds, and whether all scores are equal."""
-    seeds = [seed for seed in a.seeds if seed in b.seeds]
-    mine, theirs = (one.linear(metric)[[one.seeds.index(seed) for seed in seeds]] for one in (a, b))
+    seeds = np.intersect1d(a.seeds, b.seeds)
+    mine, theirs = (one.linear(metric)[np.isin(one.seeds, seeds)] for one in (a, b))
     for number in range(MIN_SEEDS, len(seeds) + 1):
         pair = mine[:number], theirs[:number]
         yield number, _bounds(*pair, alpha, metric), np.array_equal(*pair)

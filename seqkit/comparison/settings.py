@@ -201,10 +201,12 @@ def _values(text: str) -> list[str]:
 
 def _names(key: str, values: Sequence[str]) -> dict[str, str]:
     """Name of each value of a key: its type alone, and as it is written where two have the same type."""
-    short = {value: _short(f"{key}={value}") for value in values}
-    types = list(short.values())
-    written = {value: f"{key.rpartition('.')[2]}={value}" for value in values}
-    return {value: one if types.count(one) == 1 else written[value] for value, one in short.items()}
+    short = [_short(f"{key}={value}") for value in values]
+    last = key.rpartition(".")[2]
+    return {
+        value: name if short.count(name) == 1 else f"{last}={value}"
+        for value, name in zip(values, short)
+    }
 
 
 def _short(label: str) -> str:

@@ -310,18 +310,18 @@ def _reported(
     reference and the candidates that are undecided; this follows from the results alone, so all machines ask for it.
     """
     settings = plan.settings
+    is_fixed = settings.until_sure is None
     runs: dict[str, dict[int, Ended]] = {one.name: {} for one in plan.candidates}
     configs = {}
     candidates = plan.candidates
-    first = settings.seeds if settings.until_sure is None else MIN_SEEDS
-    seeds = range(1, first + 1)
+    seeds = range(1, 1 + (settings.seeds if is_fixed else MIN_SEEDS))
     while candidates and seeds.start <= settings.seeds:
         cells = [_run(plan, tuned, *one) for one in product(seeds, candidates)]
         ended = execute(cells)
         for cell in cells:
             runs[cell.candidate][cell.config["seed"]] = ended[cell.id]
             configs[cell.candidate] = cell.config
-        candidates = [] if settings.until_sure is None else _undecided(plan, candidates, runs)
+        candidates = [] if is_fixed else _undecided(plan, candidates, runs)
         seeds = range(seeds.stop, seeds.stop + 1)
     return runs, configs
 

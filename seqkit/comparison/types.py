@@ -137,7 +137,7 @@ class Row:
         return "no value"
 
 
-Verdict = Literal["better", "worse", "equal", "too few examples", "undecided"]
+Verdict = Literal["better", "worse", "equal", "too close for these test examples", "undecided"]
 """What is decided of a candidate against the reference, by a margin δ."""
 
 

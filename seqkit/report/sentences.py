@@ -255,7 +255,7 @@ def matched(results: Results) -> str:
 def inference(results: Results) -> str:
     """Sentences on what intervals and p-values cover, and how they are computed."""
     if results.until_sure is not None:
-        return sequential.inference(results)
+        return " ".join(sequential.inference(results))
     pairs = [entry for entry in results.differences if entry.p is not None]
     if not pairs:
         return ""
