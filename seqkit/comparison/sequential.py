@@ -32,8 +32,8 @@ Less decides small differences with fewer seeds, more decides large ones: 3 of 2
 LOWERED = 0.75
 """Error of both parts, as a share of the error allowed.
 
-At all rounds together, the sum of squares misses 1.15 times as often as either part within 20 seeds, and 1.3 times
-within 100."""
+At all rounds together, the sum of squares misses the truth 1.15 times as often as either part may within 20 seeds, and
+1.35 times within 100."""
 
 
 UNDECIDED = ("too close for these test examples", "undecided")
