@@ -56,7 +56,12 @@ def run(args: Namespace) -> int:
         for line in one.broken:
             print(one_line(f"{one.name}: {line}"))
     steps = max(one.num_steps for one in plan.candidates)
-    print(f"{plan.num_cells} runs or more, of up to {steps:,} steps\nfolder  {one_line(folder)}")
+    number = f"{plan.num_cells} runs or more"
+    if settings.until_sure is not None:
+        number = (
+            f"up to {plan.num_cells} runs, as seeds end where they decide (tuning may add some)"
+        )
+    print(f"{number}, of up to {steps:,} steps\nfolder  {one_line(folder)}")
     if args.dry_run:
         return 0
     results = carry_out(plan, folder, jobs=args.jobs)
@@ -76,16 +81,18 @@ def compare(
 ) -> Results:
     """Compare backbones, or values of any key, on a recipe, and return what results.json holds.
 
-    settings: further arguments of `seqkit.comparison.settings.Settings`: preset, match, seeds, lr_trials, …. out: the
-    folder; None: runs/compare/RECIPE-DIGEST, the same for the same arguments, so that a comparison that was killed goes
-    on. allow_broken_laws: as of `seqkit.fit`. Raises UsageError or DataError in one line. Call it under
-    `if __name__ == "__main__":`, as it starts processes.
+    settings: further arguments of `seqkit.comparison.settings.Settings`: preset, match, seeds (3; with until_sure 20),
+    lr_trials, …. out: the folder; None: runs/compare/RECIPE-DIGEST, the same for the same arguments, so that a
+    comparison that was killed goes on. allow_broken_laws: as of `seqkit.fit`. Raises UsageError or DataError in one
+    line. Call it under `if __name__ == "__main__":`, as it starts processes.
     """
     from seqkit.comparison.compare import compare as carry_out
     from seqkit.comparison.compare import default_folder, make_plan
-    from seqkit.comparison.settings import Settings
+    from seqkit.comparison.settings import MOST_SEEDS, Settings
     from seqkit.report.comparison import write_comparison
 
+    if settings.get("until_sure") is not None:
+        settings.setdefault("seeds", MOST_SEEDS)
     values = dict(overrides or {})
     if allow_broken_laws:
         values["trainer.allow_broken_laws"] = True
@@ -108,14 +115,18 @@ def _word(value: Any) -> str:
 
 
 def _settings(args: Namespace) -> Settings:
-    from seqkit.comparison.settings import Settings, read_vary
+    from seqkit.comparison.settings import MOST_SEEDS, NUM_SEEDS, Settings, read_vary
 
     vary = read_vary(args.vary)
     names = [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
-    same = ("preset", "match", "seeds", "lr_trials", "threads")
+    same = ("preset", "match", "until_sure", "lr_trials", "threads")
+    seeds = args.seeds
+    if seeds is None:
+        seeds = NUM_SEEDS if args.until_sure is None else MOST_SEEDS
     return Settings(
         recipe=args.what[0],
         overrides=list(args.overrides),
+        seeds=seeds,
         backbones=names if names or vary else list(DEFAULT_BACKBONES),
         vary=vary,
         measure=not args.no_measure,
@@ -155,7 +166,8 @@ def _runs(args: Namespace, folders: Sequence[Path]) -> int:
     """Compare finished runs, which take no settings."""
     from seqkit.comparison.finished_runs import compare_runs
 
-    if args.overrides or args.backbones or args.vary or args.dry_run or args.preset:
+    settings = args.overrides or args.backbones or args.vary or args.preset or args.until_sure
+    if settings or args.dry_run:
         raise UsageError("finished runs are compared as they are; leave settings and --dry-run out")
     digest = hashlib.sha256(
         "\n".join(str(folder.resolve()) for folder in folders).encode()
@@ -182,6 +194,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what is made equal: parameters (default), flops or none",
     )
     add_study(parser, "candidate")
+    sure = (
+        "add seeds until each candidate is better or worse than the reference by more than this, or equal within it, "
+        "in the page's unit (1: a percentage point); --seeds is then the most for each (default 20)"
+    )
+    add("--until-sure", type=float, metavar="DIFFERENCE", help=sure)
+    parser.set_defaults(seeds=None)
     add_allowed(parser)
     add("--no-measure", action="store_true", help="do not measure speed, latency and memory")
     add(
