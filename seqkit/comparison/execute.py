@@ -44,8 +44,12 @@ PRELOADED = [
     "torch",
     "pytorch_lightning",
     "sklearn.datasets",
+    "sklearn.model_selection",
+    "safetensors.torch",
     "seqkit.comparison.cells",
+    "seqkit.runs.examined.model",
     "seqkit.runs.run",
+    "seqkit.training.callbacks",
 ]
 """Modules that the fork server imports, once for all cells."""
 

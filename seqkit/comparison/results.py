@@ -42,7 +42,7 @@ def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict
     if settings.backbones:
         varied.insert(0, "model.backbone")
     budgets = {"parameters": reference.size.parameters, "flops": reference.size.flops}
-    num_seeds = 2 if settings.lr_trials > 1 else 1
+    num_seeds = settings.tuning_seeds if settings.lr_trials > 1 else 1
     results = Results(
         title=f"{recipe}: {', '.join(candidate.name for candidate in plan.candidates)}",
         recipe=settings.recipe,

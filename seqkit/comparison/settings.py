@@ -54,8 +54,9 @@ class Settings:
     vary: values by dotted key; `width` is that of all backbones in the backbone. `model.backbone.position` also takes
     positions that are added to the embeddings (`Sinusoidal`), which are `model.position` in a recipe.
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
-    lr_trials: learning rates for each candidate; 0: nothing is tuned. depths: try other depths at an equal
-    budget, where backbones are compared at equal parameters or FLOPs and tuned. measure: measure speed and memory.
+    lr_trials: learning rates for each candidate; 0: nothing is tuned. tuning_seeds: seeds of the best trials, 1 or 2.
+    depths: try other depths at an equal budget, where backbones are compared at equal parameters or FLOPs and tuned.
+    measure: measure speed and memory.
     until_sure: the margin δ, as the page shows the metric: after every seed each candidate is judged against the
     reference, and gets no more once that is decided; `seeds` is then the most. None: every candidate gets `seeds`.
     threads: torch's threads in each process; None: as OMP_NUM_THREADS says, or the cores are shared by the jobs.
@@ -74,6 +75,7 @@ class Settings:
     match: Match = "parameters"
     seeds: int = NUM_SEEDS
     lr_trials: int = 3
+    tuning_seeds: int = 2
     depths: bool = True
     measure: bool = True
     threads: int | None = None
@@ -93,6 +95,8 @@ class Settings:
         if delta is not None and self.seeds < MIN_SEEDS:
             advice = f"give {MIN_SEEDS} or more with --until-sure, which decides nothing before"
             raise UsageError(f"--seeds is {self.seeds}; {advice}")
+        if self.tuning_seeds not in (1, 2):
+            raise UsageError(f"--tuning-seeds is {self.tuning_seeds}; give 1 or 2")
         if "seed" in self.vary:
             raise UsageError(
                 "--vary seed: every candidate is trained with the same seeds; give --seeds 5 for more"
@@ -156,7 +160,7 @@ class Settings:
         for key, values in self.vary.items():
             words += ["--vary", f"{key}={','.join(values)}"]
         defaults = {name: f.default for name, f in self.__dataclass_fields__.items()}
-        for name in ("match", "seeds", "until_sure", "lr_trials", "threads"):
+        for name in ("match", "seeds", "until_sure", "lr_trials", "tuning_seeds", "threads"):
             if getattr(self, name) != defaults[name]:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         if not self.measure:

@@ -83,7 +83,7 @@ class Plan:
         for one in self.candidates:
             number += len(grid_of(self, one)) + settings.seeds
             if settings.lr_trials > 1:
-                number += AGAIN + len(_beside(0, one.ladder))
+                number += AGAIN * (settings.tuning_seeds - 1) + len(_beside(0, one.ladder))
         return number + settings.measure
 
 
@@ -151,8 +151,8 @@ def tune(plan: Plan, candidate: Candidate) -> Asking:
     """Ask for trials of a candidate, and return the settings that they chose.
 
     First every rate of the grid with one seed, then half and double the depth at the best rate. Last the best two of
-    all with a second seed, by whose mean one is chosen. While the best is at an end of the rates or of the depths that
-    were tried, the next one beyond is tried, too.
+    all with a second seed, by whose mean one is chosen, unless the settings want one seed. While the best is at an end
+    of the rates or of the depths that were tried, the next one beyond is tried, too.
     """
     search = _Search(plan, candidate)
     once = TUNING_SEEDS[:1]
@@ -164,6 +164,8 @@ def tune(plan: Plan, candidate: Candidate) -> Asking:
         yield from search.ask(further, once)
     while further := search.further_depths(search.best(once)):
         yield from search.ask(further, once)
+    if plan.settings.tuning_seeds < 2:
+        return search.tuned(search.best(once))
     yield from search.ask(search.ranked(once)[:AGAIN], TUNING_SEEDS[1:])
     while further := search.further(search.best(TUNING_SEEDS)):
         yield from search.ask(further, TUNING_SEEDS)

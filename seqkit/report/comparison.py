@@ -88,12 +88,12 @@ def _values(results: Results) -> dict[str, Any]:
         "legend": [(marks[row.name], row.name) for row in results.candidates],
         "configurations": [(row.name, row.config) for row in results.candidates],
         "results": page,
-        "made": _made(results),
+        "made": made(results),
         "overrides": " ".join(results.overrides),
     }
 
 
-def _made(results: Results) -> str:
+def made(results: Results) -> str:
     """When, with what and how long."""
     machine = results.machine
     parts = [f"Run on {results.started[:10]} with torch {results.versions.get('torch', DASH)}"]
@@ -150,7 +150,7 @@ def _ranked_row(results: Results, row: Row, rank: int) -> list[Cell]:
     metric = results.metric
     reference = results.candidates[0]
     small = f"width {row.width}, depth {row.depth or DASH}" if row.width else ""
-    style = "best" if rank == 1 and _is_best(results, row) else ""
+    style = "best" if rank == 1 and is_best(results, row) else ""
     place = Cell(DASH if row.broken else str(rank))
     for is_so, word in ((untrained(row, metric), "untrained"), (row.broken, "breaks a law")):
         if is_so:
@@ -179,7 +179,7 @@ def _ranked_row(results: Results, row: Row, rank: int) -> list[Cell]:
     ]  # fmt: skip
 
 
-def _is_best(results: Results, row: Row) -> bool:
+def is_best(results: Results, row: Row) -> bool:
     others = [
         one.name
         for one in results.candidates
