@@ -31,6 +31,9 @@ NUM_SEEDS = 3
 MOST_SEEDS = 20
 """Seeds of each candidate at most in a comparison with a margin, unless the user says."""
 
+LATER = ("until_sure", "tuning_seeds")
+"""Settings that earlier versions did not have: at their defaults, a comparison is the one that it was."""
+
 LR_RATIO = 10**0.5
 """Ratio of neighbours in the grid of learning rates: two trials a decade."""
 
@@ -140,10 +143,15 @@ class Settings:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Settings that make it another comparison. The most seeds of one with a margin may be raised later."""
-        found = asdict(self)
-        del found["until_sure" if self.until_sure is None else "seeds"]
-        return found
+        """Settings that make it another comparison: those of `LATER` only where they are not the default.
+
+        The most seeds of one with a margin may be raised later.
+        """
+        fields = self.__dataclass_fields__
+        left_out = {name for name in LATER if getattr(self, name) == fields[name].default}
+        if self.until_sure is not None:
+            left_out.add("seeds")
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     @property
     def digest(self) -> str:
