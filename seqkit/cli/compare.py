@@ -62,7 +62,12 @@ def run(args: Namespace) -> int:
         for line in one.broken:
             print(one_line(f"{one.name}: {line}"))
     steps = max(one.num_steps for one in plan.candidates)
-    print(f"{plan.num_cells} runs or more, of up to {steps:,} steps\nfolder  {one_line(folder)}")
+    number = f"{plan.num_cells} runs or more"
+    if settings.until_sure is not None:
+        number = (
+            f"up to {plan.num_cells} runs, as seeds end where they decide (tuning may add some)"
+        )
+    print(f"{number}, of up to {steps:,} steps\nfolder  {one_line(folder)}")
     if args.dry_run:
         return 0
     results = carry_out(plan, folder, jobs=args.jobs)
@@ -89,20 +94,22 @@ def compare(
     """Compare backbones, or values of any key, on a recipe, and return what results.json holds.
 
     recipe: "screen": small tasks for backbones or mixers of your own; the results are of each task by its name.
-    settings: further arguments of `seqkit.comparison.settings.Settings`: preset, match, seeds, lr_trials, …; its
-    plugins are imported. out: the folder; None: runs/compare/RECIPE-DIGEST, the same for the same arguments, so that a
-    comparison that was killed goes on. allow_broken_laws: as of `seqkit.fit`. Raises UsageError or DataError in one
-    line. Call it under `if __name__ == "__main__":`, as it starts processes.
+    settings: further arguments of `seqkit.comparison.settings.Settings`: preset, match, seeds (3; with until_sure 20),
+    lr_trials, …; its plugins are imported. out: the folder; None: runs/compare/RECIPE-DIGEST, the same for the same
+    arguments, so that a comparison that was killed goes on. allow_broken_laws: as of `seqkit.fit`. Raises UsageError or
+    DataError in one line. Call it under `if __name__ == "__main__":`, as it starts processes.
     """
     from seqkit.cli.screen import screen
     from seqkit.comparison.compare import compare as carry_out
     from seqkit.comparison.compare import default_folder, make_plan
-    from seqkit.comparison.settings import Settings
+    from seqkit.comparison.settings import MOST_SEEDS, Settings
     from seqkit.registry.plugins import import_plugins
     from seqkit.report.comparison import write_comparison
 
     plugins = map(Path, settings.get("plugins", ()))
     import_plugins([file for file in plugins if file.stem not in sys.modules], "plugins: ")
+    if settings.get("until_sure") is not None:
+        settings.setdefault("seeds", MOST_SEEDS)
     values = dict(overrides or {})
     if allow_broken_laws:
         values["trainer.allow_broken_laws"] = True
@@ -145,10 +152,12 @@ def _names(args: Namespace) -> list[str]:
 
 def _asked(args: Namespace) -> dict[str, Any]:
     """Arguments of `Settings` that the command line gives, but for recipe and backbones."""
-    from seqkit.comparison.settings import read_vary
+    from seqkit.comparison.settings import MOST_SEEDS, read_vary
 
-    same = ("preset", "match", "seeds", "lr_trials", "tuning_seeds", "threads")
+    same = ("preset", "match", "seeds", "until_sure", "lr_trials", "tuning_seeds", "threads")
     found = {name: getattr(args, name) for name in same if getattr(args, name) is not None}
+    if "until_sure" in found:
+        found.setdefault("seeds", MOST_SEEDS)
     found |= {name: False for name in ("measure", "depths") if getattr(args, f"no_{name}")}
     plugins = [str(path) for path in args.plugin]
     return found | {
@@ -188,7 +197,8 @@ def _runs(args: Namespace, folders: Sequence[Path]) -> int:
     """Compare finished runs, which take no settings."""
     from seqkit.comparison.finished_runs import compare_runs
 
-    if args.overrides or args.backbones or args.vary or args.dry_run or args.preset:
+    settings = args.overrides or args.backbones or args.vary or args.preset or args.until_sure
+    if settings or args.dry_run:
         raise UsageError("finished runs are compared as they are; leave settings and --dry-run out")
     digest = hashlib.sha256(
         "\n".join(str(folder.resolve()) for folder in folders).encode()
@@ -218,6 +228,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what is made equal: parameters (default), flops or none",
     )
     add_study(parser, "candidate")
+    sure = (
+        "add seeds until each candidate is better or worse than the reference by more than this, or equal within it, "
+        "in the page's unit (1: a percentage point); --seeds is then the most for each (default 20)"
+    )
+    add("--until-sure", type=float, metavar="DIFFERENCE", help=sure)
+    parser.set_defaults(seeds=None)
     seeds = "seeds of the best trials of each candidate, 1 or 2 (default 2; of a screen 1)"
     add("--tuning-seeds", type=whole, help=seeds)
     add_allowed(parser)

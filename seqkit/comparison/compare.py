@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from seqkit.comparison.candidates import candidates
 from seqkit.comparison.execute import Executor, locked
 from seqkit.comparison.results import summarise, write_results
 from seqkit.comparison.scores import metric_of
-from seqkit.comparison.settings import Settings
+from seqkit.comparison.settings import LATER, Settings
 from seqkit.comparison.stages import Plan, slug_of, train
 from seqkit.comparison.types import Failure, Results
 from seqkit.config import build
@@ -55,7 +54,12 @@ def compare(plan: Plan, folder: Path, *, jobs: int = 1) -> Results:
         started = check_folder(folder, plan)
     threads = num_threads(plan.settings, jobs)
     execute = Executor(
-        folder, jobs=jobs, threads=threads, plugins=plan.settings.plugins, total=plan.num_cells
+        folder,
+        jobs=jobs,
+        threads=threads,
+        plugins=plan.settings.plugins,
+        total=plan.num_cells,
+        at_most=plan.settings.until_sure is not None,
     )
     try:
         trained = train(plan, execute)
@@ -117,7 +121,7 @@ def check_folder(folder: Path, plan: Plan) -> str:
     recipe or plug-in that has changed since.
     """
     path = folder / SETTINGS
-    settings = json.loads(json.dumps(asdict(plan.settings)))
+    settings = json.loads(json.dumps(plan.settings.identity))
     check_whole(folder)
     if not path.exists():
         started = datetime.now().isoformat(timespec="seconds")
@@ -128,10 +132,10 @@ def check_folder(folder: Path, plan: Plan) -> str:
         earlier = dict(known["settings"])
     except (DataError, TypeError, ValueError) as error:
         raise UsageError(f"{path} is damaged ({error}); give another --out") from error
-    for name, value in settings.items():
-        if earlier.get(name) != value:
+    for name in (*LATER, *settings):
+        if earlier.get(name) != settings.get(name):
             held = f"{folder} holds a comparison with {name} {earlier.get(name)}"
-            raise UsageError(f"{held}, not {value}; give another --out")
+            raise UsageError(f"{held}, not {settings.get(name)}; give another --out")
     if known["sha256"] != plan.sha256:
         raise UsageError(
             f"the recipe, a plug-in or the rules of tuning have changed since the comparison in {folder} began, and "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,6 +21,18 @@ from seqkit.errors import UsageError
 from seqkit.registry import components
 
 Match = Literal["parameters", "flops", "none"]
+
+MIN_SEEDS = 3
+"""Seeds before the first verdict of a comparison with a margin."""
+
+NUM_SEEDS = 3
+"""Seeds of each candidate, unless the user says."""
+
+MOST_SEEDS = 20
+"""Seeds of each candidate at most in a comparison with a margin, unless the user says."""
+
+LATER = ("until_sure", "tuning_seeds")
+"""Settings that earlier versions did not have: at their defaults, a comparison is the one that it was."""
 
 LR_RATIO = 10**0.5
 """Ratio of neighbours in the grid of learning rates: two trials a decade."""
@@ -47,6 +60,8 @@ class Settings:
     lr_trials: learning rates for each candidate; 0: nothing is tuned. tuning_seeds: seeds of the best trials, 1 or 2.
     depths: try other depths at an equal budget, where backbones are compared at equal parameters or FLOPs and tuned.
     measure: measure speed and memory.
+    until_sure: the margin δ, as the page shows the metric: after every seed each candidate is judged against the
+    reference, and gets no more once that is decided; `seeds` is then the most. None: every candidate gets `seeds`.
     threads: torch's threads in each process; None: as OMP_NUM_THREADS says, or the cores are shared by the jobs.
     Raises UsageError for values out of range, or settings that contradict each other.
 
@@ -61,13 +76,14 @@ class Settings:
     backbones: list[str] = field(default_factory=list)
     vary: dict[str, list[str]] = field(default_factory=dict)
     match: Match = "parameters"
-    seeds: int = 3
+    seeds: int = NUM_SEEDS
     lr_trials: int = 3
     tuning_seeds: int = 2
     depths: bool = True
     measure: bool = True
     threads: int | None = None
     plugins: list[str] = field(default_factory=list)
+    until_sure: float | None = None
 
     def __post_init__(self) -> None:
         if self.match not in get_args(Match):
@@ -76,6 +92,12 @@ class Settings:
             number = getattr(self, name)
             if number is not None and number < least:
                 raise UsageError(f"--{name.replace('_', '-')} is {number}; give {least} or more")
+        delta = self.until_sure
+        if delta is not None and not 0 < delta < math.inf:
+            raise UsageError(f"--until-sure is {delta:g}; give a number above 0, such as 1 for 1 %")
+        if delta is not None and self.seeds < MIN_SEEDS:
+            advice = f"give {MIN_SEEDS} or more with --until-sure, which decides nothing before"
+            raise UsageError(f"--seeds is {self.seeds}; {advice}")
         if self.tuning_seeds not in (1, 2):
             raise UsageError(f"--tuning-seeds is {self.tuning_seeds}; give 1 or 2")
         if "seed" in self.vary:
@@ -96,13 +118,14 @@ class Settings:
     def variants(self) -> list[Variant]:
         """Differences of every candidate from the recipe, the reference first."""
         found = []
+        named = {key: _names(key, values) for key, values in self.vary.items()}
         backbones: list[str | None] = [*self.backbones] or [None]
         for backbone, *chosen in product(backbones, *self.vary.values()):
             names = [] if backbone is None else [_short(backbone)]
             width = None
             values: dict[str, object] = {}
             for key, value in zip(self.vary, chosen):
-                names.append(_short(f"{key}={value}"))
+                names.append(named[key][str(value)])
                 if key == "width":
                     width = value
                 elif key == "model.backbone.position" and value in components("position"):
@@ -119,9 +142,21 @@ class Settings:
         return is_wanted and self.match in ("parameters", "flops")
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """Settings that make it another comparison: those of `LATER` only where they are not the default.
+
+        The most seeds of one with a margin may be raised later.
+        """
+        fields = self.__dataclass_fields__
+        left_out = {name for name in LATER if getattr(self, name) == fields[name].default}
+        if self.until_sure is not None:
+            left_out.add("seeds")
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
+
+    @property
     def digest(self) -> str:
-        """Eight digits of the SHA-256 of all settings, which name the comparison."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
+        """Eight digits of the SHA-256 of its identity, which name the comparison."""
+        return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:8]
 
     def command(self) -> str:
         """The command line that repeats this comparison."""
@@ -133,7 +168,7 @@ class Settings:
         for key, values in self.vary.items():
             words += ["--vary", f"{key}={','.join(values)}"]
         defaults = {name: f.default for name, f in self.__dataclass_fields__.items()}
-        for name in ("match", "seeds", "lr_trials", "tuning_seeds", "threads"):
+        for name in ("match", "seeds", "until_sure", "lr_trials", "tuning_seeds", "threads"):
             if getattr(self, name) != defaults[name]:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         if not self.measure:
@@ -174,6 +209,16 @@ def _values(text: str) -> list[str]:
         else:
             values[-1] += letter
     return [value.strip() for value in values if value.strip()]
+
+
+def _names(key: str, values: Sequence[str]) -> dict[str, str]:
+    """Name of each value of a key: its type alone, and as it is written where two have the same type."""
+    short = [_short(f"{key}={value}") for value in values]
+    last = key.rpartition(".")[2]
+    return {
+        value: name if short.count(name) == 1 else f"{last}={value}"
+        for value, name in zip(values, short)
+    }
 
 
 def _short(label: str) -> str:

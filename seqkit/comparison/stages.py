@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,9 +19,13 @@ from typing import Any, NamedTuple
 from seqkit.analysis.measured import Cost
 from seqkit.comparison.candidates import Candidate, Size
 from seqkit.comparison.cells import Cell, Ended
-from seqkit.comparison.settings import LR_RATIO, Settings
+from seqkit.comparison.sequential import planned, too_fine
+from seqkit.comparison.settings import LR_RATIO, MIN_SEEDS, Settings
+from seqkit.comparison.statistics import Scores
 from seqkit.comparison.types import Metric, Trial
 from seqkit.config.record import learning_rates
+
+log = logging.getLogger("seqkit")
 
 Execute = Callable[[Sequence[Cell]], Mapping[str, Ended]]
 """Runs cells, and returns the result of each by its id."""
@@ -56,7 +61,7 @@ class Plan:
         """Everything from which the runs and their verdicts follow."""
         return {
             "rules": RULES,
-            "settings": asdict(self.settings),
+            "settings": self.settings.identity,
             "metric": self.metric.name,
             "candidates": [asdict(candidate) for candidate in self.candidates],
             "plugins": [
@@ -118,13 +123,8 @@ class Trained:
 def train(plan: Plan, execute: Execute) -> Trained:
     """Tune, run and measure all candidates."""
     tuned = _together({one.name: tune(plan, one) for one in plan.candidates}, execute)
-    cells = _reported(plan, tuned)
-    ended = execute(cells)
+    runs, configs = _reported(plan, tuned, execute)
     costs = _measured(plan, tuned, execute) if plan.settings.measure else {}
-    runs: dict[str, dict[int, Ended]] = {}
-    for cell in cells:
-        runs.setdefault(cell.candidate, {})[cell.config["seed"]] = ended[cell.id]
-    configs = {cell.candidate: cell.config for cell in cells}
     return Trained(tuned, runs, costs, configs)
 
 
@@ -303,28 +303,68 @@ def _beside(step: int, ladder: Mapping[int, Size]) -> list[int]:
 # ── runs and costs ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _reported(plan: Plan, tuned: Mapping[str, Tuned]) -> list[Cell]:
-    """The runs of the page: all candidates with one seed, then the next.
+def _reported(
+    plan: Plan, tuned: Mapping[str, Tuned], execute: Execute
+) -> tuple[dict[str, dict[int, Ended]], dict[str, dict[str, Any]]]:
+    """The runs of the page by candidate and seed, and their configurations: all with one seed, then the next.
 
-    A comparison that is stopped has then run as many seeds of each candidate.
+    A comparison that is stopped has then run as many seeds of each candidate. With a margin, later seeds are for the
+    reference and the candidates that are undecided; this follows from the results alone, so all machines ask for it.
     """
-    cells = []
-    for seed, candidate in product(range(1, plan.settings.seeds + 1), plan.candidates):
-        slug = slug_of(candidate.name)
-        own = tuned[candidate.name]
-        cells.append(
-            Cell(
-                id=f"{slug}/seed-{seed}",
-                kind="run",
-                candidate=candidate.name,
-                config=config_of(plan, candidate, own.values | own.size.values, seed),
-                metric=plan.metric.name,
-                examines=seed == 1,
-                has_baseline=seed == 1 and candidate is plan.candidates[0],
-                broken=candidate.broken,
-            )
-        )
-    return cells
+    settings = plan.settings
+    is_fixed = settings.until_sure is None
+    runs: dict[str, dict[int, Ended]] = {one.name: {} for one in plan.candidates}
+    configs = {}
+    candidates = plan.candidates
+    seeds = range(1, 1 + (settings.seeds if is_fixed else MIN_SEEDS))
+    while candidates and seeds.start <= settings.seeds:
+        cells = [_run(plan, tuned, *one) for one in product(seeds, candidates)]
+        ended = execute(cells)
+        for cell in cells:
+            runs[cell.candidate][cell.config["seed"]] = ended[cell.id]
+            configs[cell.candidate] = cell.config
+        candidates = [] if is_fixed else _undecided(plan, candidates, runs)
+        seeds = range(seeds.stop, seeds.stop + 1)
+    return runs, configs
+
+
+def _undecided(
+    plan: Plan, candidates: Sequence[Candidate], runs: Mapping[str, Mapping[int, Ended]]
+) -> list[Candidate]:
+    """The reference and those candidates on which more seeds may decide; none: there are none.
+
+    One that breaks a law is compared with none. One of which no seed finished has nothing to be compared.
+    """
+    delta = plan.settings.until_sure
+    assert delta is not None
+    scores = {}
+    for one in candidates:
+        sound = {s: ended.scores for s, ended in runs[one.name].items() if ended.scores is not None}
+        if sound and not one.broken:
+            scores[one.name] = Scores.by_seed(sound)
+    reference = plan.candidates[0]
+    pairs = list(planned(scores, reference.name, plan.metric, delta, len(plan.candidates) - 1))
+    told = too_fine(pairs, plan.metric, delta)
+    if told and {one.seeds for one in pairs} == {MIN_SEEDS}:
+        log.warning("%s.", told)
+    ended = {pair.a for pair in pairs if pair.verdict != "undecided"}
+    left = [one for one in candidates[1:] if one.name in scores.keys() - ended]
+    return [reference, *left] if left and reference.name in scores else []
+
+
+def _run(plan: Plan, tuned: Mapping[str, Tuned], seed: int, candidate: Candidate) -> Cell:
+    """A run of a candidate with the settings that were chosen for it."""
+    own = tuned[candidate.name]
+    return Cell(
+        id=f"{slug_of(candidate.name)}/seed-{seed}",
+        kind="run",
+        candidate=candidate.name,
+        config=config_of(plan, candidate, own.values | own.size.values, seed),
+        metric=plan.metric.name,
+        examines=seed == 1,
+        has_baseline=seed == 1 and candidate is plan.candidates[0],
+        broken=candidate.broken,
+    )
 
 
 def _measured(plan: Plan, tuned: Mapping[str, Tuned], execute: Execute) -> dict[str, Cost]:

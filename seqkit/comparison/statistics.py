@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import stats
 
 from seqkit.comparison.types import Difference, Interval, Metric
+
+if TYPE_CHECKING:
+    from seqkit.comparison.scores import ExampleScores
 
 K = TypeVar("K")
 
@@ -64,6 +67,13 @@ class Scores:
             np.array(denominators, dtype=float),
             of_examples,
         )
+
+    @classmethod
+    def by_seed(cls, scores: Mapping[int, ExampleScores]) -> Scores:
+        """Scores of the seeds that finished."""
+        first = next(iter(scores.values()))
+        runs = [(seed, one.numerator, one.denominator) for seed, one in scores.items()]
+        return cls.of(runs, first.groups)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All fields by name, as they are published."""
@@ -260,7 +270,7 @@ def _crossed(linear: np.ndarray) -> list[Part]:
     """Variance of the mean of scores [s u]: parts of seeds and units, minus the rest, which is in both."""
     num_seeds, num_units = linear.shape
     total = num_seeds * num_units
-    seeds, units, rest = _mean_squares(linear)
+    seeds, units, rest = mean_squares(linear)
     if total == 1:
         return []
     if num_seeds == 1:
@@ -286,7 +296,7 @@ def _examples_paired(a: np.ndarray, b: np.ndarray) -> list[Part]:
     return parts
 
 
-def _mean_squares(x: np.ndarray) -> tuple[float, float, float]:
+def mean_squares(x: np.ndarray) -> tuple[float, float, float]:
     """Mean squares of scores [s u]: of seeds, units and the rest; 0 where that has no degrees of freedom."""
     num_seeds, num_units = x.shape
     rows = x.mean(axis=1, keepdims=True)

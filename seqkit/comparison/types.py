@@ -137,12 +137,18 @@ class Row:
         return "no value"
 
 
+Verdict = Literal["better", "worse", "equal", "too close for these test examples", "undecided"]
+"""What is decided of a candidate against the reference, by a margin δ."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Difference:
     """a - b: the difference of the means, its interval and p-value (None: one seed and one unit).
 
     p_holm: the p-value, corrected for all pairs (`statistics.corrected`) as the interval is. pairs: what was paired, in
     words. better: the better of the two; None: they are not told apart. identical: all scores are equal.
+    verdict, seeds, of_examples: of a that was judged after every seed: what was decided, with how many seeds, and the
+    half width that more of them do not reduce. There is no p-value then, and the interval holds at all rounds at once.
     """
 
     a: str
@@ -154,6 +160,9 @@ class Difference:
     pairs: str
     better: str | None = None
     identical: bool = False
+    verdict: Verdict | None = None
+    seeds: int = 0
+    of_examples: float = 0.0
 
     def turned(self) -> Difference:
         """b - a."""
@@ -244,6 +253,11 @@ class Results(Json):
     def by_name(self) -> dict[str, Row]:
         """Candidates by name."""
         return {row.name: row for row in self.candidates}
+
+    @property
+    def until_sure(self) -> float | None:
+        """The margin that each candidate was judged by after every seed; None: the seeds were fixed beforehand."""
+        return self.settings.get("until_sure")
 
     @property
     def least(self) -> float:

@@ -166,7 +166,7 @@ def _same_function(results: Results, _rows: Sequence[Row]) -> Iterator[Unmatched
 
 def _seeds(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
     seeds = {row.name: sorted(run.seed for run in row.sound) for row in rows}
-    if len({tuple(one) for one in seeds.values()}) > 1:
+    if len({tuple(one) for one in seeds.values()}) > 1 and results.until_sure is None:
         yield _warning("seeds", f"Candidates have different seeds ({_by_name(seeds)}).")
     few = [name for name, one in seeds.items() if len(one) == 1]
     if few:

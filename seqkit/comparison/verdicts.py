@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from seqkit.comparison.candidates import Sizes
+from seqkit.comparison.candidates import HALVINGS, Sizes
 from seqkit.comparison.seeds import ahead_of_all
 from seqkit.comparison.statistics import LEVEL
 from seqkit.comparison.types import Difference, Metric, Results, Row, Run
@@ -22,8 +22,9 @@ EARLY = 0.05
 def with_verdicts(results: Results) -> Results:
     """Results with the better candidate of each difference.
 
-    A candidate is better if the corrected p-value is below 5 %, both have several seeds (one seed says nothing about
-    others), the difference is larger than `least`, and nothing could overturn the verdict (`doubts`).
+    A candidate is better if the corrected p-value is below 5 % (or if that was decided after some seed), both have
+    several seeds (one seed says nothing about others), the difference is larger than `least`, and nothing could
+    overturn the verdict (`doubts`).
     """
     rows = results.by_name
 
@@ -31,7 +32,11 @@ def with_verdicts(results: Results) -> Results:
         size = round(results.metric.shown(abs(entry.difference)), results.metric.digits)
         is_large = size > results.least
         seeds = min(len(rows[name].sound) for name in (entry.a, entry.b))
-        if entry.p_holm is None or entry.p_holm >= 1 - LEVEL or not is_large or seeds < 2:
+        if entry.verdict is not None:
+            is_told = entry.verdict in ("better", "worse")
+        else:
+            is_told = entry.p_holm is not None and entry.p_holm < 1 - LEVEL
+        if not is_told or not is_large or seeds < 2:
             return replace(entry, better=None)
         if (entry.difference > 0) == results.metric.higher_is_better:
             winner = entry.a
@@ -75,7 +80,7 @@ def same_function(pair: Difference, results: Results) -> str:
     """A sentence if two candidates have equal scores and metrics to the last bit; empty where they do not."""
     rows = results.by_name
     one, other = ({run.seed: run.metrics for run in rows[name].sound} for name in (pair.a, pair.b))
-    if not pair.identical or one != other:
+    if not pair.identical or any(one[seed] != other[seed] for seed in one.keys() & other.keys()):
         return ""
     text = f"{pair.a} and {pair.b} have the same scores to the last bit, with every seed and test example"
     return f"{text}: they compute the same function, so probably a setting is ignored."
@@ -84,8 +89,9 @@ def same_function(pair: Difference, results: Results) -> str:
 def untrained(row: Row, metric: Metric) -> str:
     """In words, why no seed of a candidate left chance; empty: one did, or nothing is known of it.
 
-    Its mean is no better than the best constant prediction, within its interval, and no seed goes a tenth of the way
-    from there to a perfect score. Where no constant is known: the training loss of no seed fell.
+    Its mean is no better than the best constant prediction, within its interval (without one: a seed is not), and no
+    seed goes a tenth of the way from there to a perfect score. Where no constant is known: the training loss of no
+    seed fell.
     """
     if row.mean is None:
         return ""
@@ -93,10 +99,10 @@ def untrained(row: Row, metric: Metric) -> str:
     if constant is None:
         is_flat = bool(row.sound) and all(map(_is_flat, row.sound))
         return "its training loss never fell" if is_flat else ""
-    worst = min(metric.sign * bound for bound in row.interval or (row.mean,))
     way = LEFT * abs(metric.perfect - constant)
     gained = [metric.sign * (run.value - constant) for run in row.sound if run.value is not None]
-    if worst > metric.sign * constant or max(gained, default=0.0) > way:
+    bounds = [metric.sign * (bound - constant) for bound in row.interval or ()] or gained
+    if min(bounds, default=0.0) > 0 or max(gained, default=0.0) > way:
         return ""
     best = metric.value(constant)
     return f"its {metric.value(row.mean)} is no better than the best constant prediction, {best}"
@@ -145,19 +151,31 @@ def rate_at_edge(row: Row) -> str | None:
 
 def depths_tried(row: Row) -> list[int]:
     """The depths of its trials, those that failed among them; a trial without one has that of the configuration."""
-    own = Sizes.of(load_yaml(row.untuned)).depth if row.untuned else row.depth
+    own = _own_depth(row)
     return sorted({depth for one in row.trials if (depth := one.depth or own)})
 
 
 def depth_at_edge(row: Row) -> str | None:
-    """A sentence if the chosen depth is the least or largest tried, and further ones could have the budget, too."""
+    """A sentence if the chosen depth is the least or largest tried, and further ones could have the budget, too.
+
+    The last of `depths` is known to be the last that could where the search, which goes by `HALVINGS`, was not its end.
+    """
     tried = depths_tried(row)
     if len(tried) < 2 or row.depth not in (tried[0], tried[-1]):
         return None
-    is_least = row.depth == tried[0]
-    ends = [1, *row.depths[:1]] if is_least else row.depths[-1:]
+    own = _own_depth(row) or 0
+    ends = {1}
+    if row.depths and row.depths[0] > own // 2**HALVINGS:
+        ends.add(row.depths[0])
+    if row.depths and row.depths[-1] < own * 2**HALVINGS:
+        ends.add(row.depths[-1])
     if row.depth in ends:
         return None
-    side = "least" if is_least else "largest"
+    side = "least" if row.depth == tried[0] else "largest"
     between = f"{len(tried)} tried ({', '.join(map(str, tried))})"
     return f"{row.name} chose the depth {row.depth}, the {side} of {between}. A better one may lie beyond."
+
+
+def _own_depth(row: Row) -> int | None:
+    """The depth of a candidate before it was tuned."""
+    return Sizes.of(load_yaml(row.untuned)).depth if row.untuned else row.depth

@@ -17,7 +17,7 @@ from seqkit.comparison.verdicts import doubts, untrained
 from seqkit.errors import one_line
 from seqkit.files import write_atomic
 from seqkit.objectives.metric import DASH, fixed
-from seqkit.report import sentences
+from seqkit.report import sentences, sequential
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, rate_lines, spreads
 from seqkit.report.figures import svg
 from seqkit.report.numbers import format_number, plural
@@ -306,14 +306,20 @@ def _sections(results: Results) -> list[Chapter]:
     shown = [(row.name, marks[row.name], row) for row in rows]
     means = [f"{row.name} {metric.number(row.mean)}" for row in rows if row.mean is not None]
     dots = "Each small dot is a seed, the large marker their mean, the bar its 95 % confidence interval."
+    drawn = "mean and interval"
+    if results.until_sure is not None:
+        dots = "Each small dot is a seed, the large marker their mean."
+        drawn = "mean"
     known = ", ".join(means) or "no values"
-    alt = f"{metric.title} of each candidate, seed by seed, with mean and interval: {known}"
+    alt = f"{metric.title} of each candidate, seed by seed, with {drawn}: {known}"
     seeds = [Drawing(svg(spreads(shown, metric)), alt)] if shown else []
     found = [
         Chapter("candidates", "Candidates", [rank, sentences.inference(results)], ranking(results)),
         Chapter("values", "Every seed", [dots], figures=seeds, has_legend=False),
     ]
-    if len(results.differences) > 1:
+    if results.until_sure is not None:
+        found.append(Chapter("differences", "Verdicts", table=sequential.verdicts(results)))
+    elif len(results.differences) > 1:
         found.append(Chapter("differences", "All pairs", table=pairs_table(results)))
     curves = "Lines are means over seeds. A band spans from the lowest seed to the highest."
     found.append(Chapter("curves", "Learning curves", [curves], figures=_curves(rows, marks)))

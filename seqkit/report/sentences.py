@@ -13,6 +13,7 @@ from seqkit.comparison.types import Difference, Results, Row
 from seqkit.comparison.verdicts import breaks_law, doubts, too_good, untrained
 from seqkit.config.recipe import load_yaml
 from seqkit.objectives.metric import fixed
+from seqkit.report import sequential
 from seqkit.report.numbers import format_number, listed, plural
 from seqkit.runs.summary import reasons_of_trial
 
@@ -63,16 +64,27 @@ def answers(results: Results) -> Answer:
         what = "keeps every law" if broken else "has a result"
         text = f"Only {best.name} {what}: {metric.label} {metric.value(best.mean)}."
         return Answer(text, [*broken, *_too_good(results, order)], found)
+    if results.until_sure is not None:
+        doubted = _overturning(results, results.differences, order, broken)
+        names = {row.name: named(results, row.name) for row in results.candidates}
+        return Answer(sequential.conclusion(results, names), doubted, found)
     rival = rivals[0]
     pair = results.difference(best.name, rival.name)
     assert pair is not None
-    overturning = [f"This is not settled: {why}" for why in doubts(pair, results)]
-    overturning += [
-        one for one in (*broken, *_too_good(results, order)) if one not in "".join(overturning)
-    ]
+    overturning = _overturning(results, [pair], order, broken)
     rest = [row.name for row in others if row is not rival]
     text = _answer(results, best, rival, pair)
     return Answer(text, overturning, [*_others(results, pair, rest), *found])
+
+
+def _overturning(
+    results: Results, pairs: Sequence[Difference], order: Sequence[Row], broken: Sequence[str]
+) -> list[str]:
+    """Sentences on what could overturn the verdicts on these pairs; with those on broken laws and on scores, once."""
+    found = [f"This is not settled: {why}" for pair in pairs for why in doubts(pair, results)]
+    known = list(dict.fromkeys(found))
+    more = (*broken, *_too_good(results, order))
+    return [*known, *(one for one in more if one not in "".join(known))]
 
 
 def _seeds(results: Results, rows: Sequence[Row]) -> Iterator[str]:
@@ -126,7 +138,8 @@ def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
         low, high = sorted(metric.sign * bound for bound in pair.interval)
         number = sum(one.p is not None for one in results.differences)
         holm = f", both corrected for {number} pairs" if number > 1 else ""
-        interval = f"95 % confidence interval {metric.number(low)} to {metric.number(high)}"
+        over = " over test examples alone" if min(len(best.sound), len(rival.sound)) == 1 else ""
+        interval = f"95 % confidence interval{over} {metric.number(low)} to {metric.number(high)}"
         text += f" ({interval}; p {p_value(pair, '= ')}{holm})"
     remarks = [*_remarks(best), *_remarks(rival)]
     if best.cost and rival.cost:
@@ -242,6 +255,8 @@ def matched(results: Results) -> str:
 
 def inference(results: Results) -> str:
     """Sentences on what intervals and p-values cover, and how they are computed."""
+    if results.until_sure is not None:
+        return " ".join(sequential.inference(results))
     pairs = [entry for entry in results.differences if entry.p is not None]
     if not pairs:
         return ""

@@ -273,6 +273,7 @@ def deep(depth, tried, depths=()):
         (2, (2, 4), (1, 2, 4), "least of 2 tried (2, 4)"),
         (4, (1, 2, 4), (1, 2, 4), None),  # no width has the budget at a further one
         (2, (2, 4), (2, 4), None),
+        (8, (1, 2, 4, 8), (1, 2, 4, 8), "largest of 4 tried"),  # the search went no further
         (1, (1, 2, 4), (), None),
         (2, (1, 2, 4), (), None),
         (2, (2,), (), None),  # --no-depths
@@ -378,5 +379,7 @@ def test_candidates_that_compute_the_same_function_are_named():
 def test_of_one_seed_it_is_said_that_it_decides_nothing():
     results = page({"A": 0.0, "C": 5.0}, 1)
     assert results.differences[0].p_holm < 0.05
-    assert answers(results).text.startswith("One seed decides nothing between ")
+    text = answers(results).text
+    assert text.startswith("One seed decides nothing between A and C")
+    assert "interval over test examples alone" in text
     assert pairs_table(results).rows[0][-1].text == "one seed"
