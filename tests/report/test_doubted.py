@@ -78,6 +78,10 @@ def test_a_perfect_score_of_one_alone_is_doubted(means, is_doubted):
     results = changed(comparison(3), *({"mean": mean} for mean in means))
     said = [one for one in answers(results).doubts if "100.00 % is perfect, and no other is" in one]
     assert bool(said) == is_doubted
+    ours = replace(results, settings={"plugins": []})
+    assert not any("is perfect" in one for one in answers(ours).doubts), (
+        "built-in ones read no labels"
+    )
 
 
 @pytest.mark.parametrize(
