@@ -11,7 +11,7 @@ from seqkit.comparison.candidates import candidates
 from seqkit.comparison.execute import Executor, locked
 from seqkit.comparison.results import summarise, write_results
 from seqkit.comparison.scores import metric_of
-from seqkit.comparison.settings import LATER, Settings
+from seqkit.comparison.settings import Settings
 from seqkit.comparison.stages import Plan, slug_of, train
 from seqkit.comparison.types import Failure, Results
 from seqkit.config import build
@@ -132,10 +132,10 @@ def check_folder(folder: Path, plan: Plan) -> str:
         earlier = dict(known["settings"])
     except (DataError, TypeError, ValueError) as error:
         raise UsageError(f"{path} is damaged ({error}); give another --out") from error
-    for name in (*LATER, *settings):
-        if earlier.get(name) != settings.get(name):
+    for name, value in settings.items():
+        if earlier.get(name) != value:
             held = f"{folder} holds a comparison with {name} {earlier.get(name)}"
-            raise UsageError(f"{held}, not {settings.get(name)}; give another --out")
+            raise UsageError(f"{held}, not {value}; give another --out")
     if known["sha256"] != plan.sha256:
         raise UsageError(
             f"the recipe, a plug-in or the rules of tuning have changed since the comparison in {folder} began, and "

@@ -31,9 +31,6 @@ NUM_SEEDS = 3
 MOST_SEEDS = 20
 """Seeds of each candidate at most in a comparison with a margin, unless the user says."""
 
-LATER = ("until_sure", "tuning_seeds")
-"""Settings that earlier versions did not have: at their defaults, a comparison is the one that it was."""
-
 LR_RATIO = 10**0.5
 """Ratio of neighbours in the grid of learning rates: two trials a decade."""
 
@@ -76,6 +73,7 @@ class Settings:
     backbones: list[str] = field(default_factory=list)
     vary: dict[str, list[str]] = field(default_factory=dict)
     match: Match = "parameters"
+    until_sure: float | None = None
     seeds: int = NUM_SEEDS
     lr_trials: int = 3
     tuning_seeds: int = 2
@@ -83,7 +81,6 @@ class Settings:
     measure: bool = True
     threads: int | None = None
     plugins: list[str] = field(default_factory=list)
-    until_sure: float | None = None
 
     def __post_init__(self) -> None:
         if self.match not in get_args(Match):
@@ -143,15 +140,11 @@ class Settings:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Settings that make it another comparison: those of `LATER` only where they are not the default.
-
-        The most seeds of one with a margin may be raised later.
-        """
-        fields = self.__dataclass_fields__
-        left_out = {name for name in LATER if getattr(self, name) == fields[name].default}
+        """Settings that make it another comparison. The most seeds of one with a margin may be raised later."""
+        found = asdict(self)
         if self.until_sure is not None:
-            left_out.add("seeds")
-        return {name: value for name, value in asdict(self).items() if name not in left_out}
+            del found["seeds"]
+        return found
 
     @property
     def digest(self) -> str:
