@@ -43,7 +43,7 @@ def _repeated(part: str) -> list[str | None]:
     return [mixer] * int(count or 1)
 
 
-def backbone_in_a_word(backbone: Mapping[str, Any]) -> str:
+def backbone_in_a_word(backbone: Mapping[str, object]) -> str:
     """The type of a backbone, or the mixers that it has in the place of attention.
 
     >>> backbone_in_a_word({"type": "Transformer", "mixer": [{"type": "Mamba"}, None]})

@@ -8,6 +8,7 @@ from typing import Any
 from seqkit.comparison.settings import Settings
 from seqkit.config import dotted, read_recipe
 from seqkit.errors import UsageError
+from seqkit.registry.commands import command
 
 SCREEN = "screen"
 """Word that stands in the place of a recipe."""
@@ -35,7 +36,7 @@ def screen_settings(backbones: Sequence[str], **settings: Any) -> dict[str, Sett
         if settings.get(name):
             raise UsageError(
                 f"a screen takes no --{name}, as its tasks are the presets of {RECIPE}; "
-                f"for one of them write: seqkit compare {RECIPE} --preset parity"
+                f"for one of them write: {command('compare', RECIPE, '--preset', 'parity')}"
             )
     for key, _ in dotted(settings.get("overrides", [])):
         if key in FIXED or key.startswith(tuple(f"{one}." for one in FIXED[1:])):

@@ -1,4 +1,4 @@
-"""What a mean over seeds hides: seeds in two groups, one that decides, and most of them ahead of all of a rival."""
+"""Seeds behind a mean: two groups of them, one that decides, and most of them ahead of all of a rival's."""
 
 from __future__ import annotations
 

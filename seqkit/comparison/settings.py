@@ -139,7 +139,7 @@ class Settings:
         return is_wanted and self.match in ("parameters", "flops")
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """Settings that make it another comparison. The most seeds of one with a margin may be raised later."""
         found = asdict(self)
         if self.until_sure is not None:

@@ -112,7 +112,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Trained:
-    """All results. runs: by name and seed. configs: of the runs, by name."""
+    """All results. runs: by name and seed. configs: of the runs with the first seed, by name."""
 
     tuned: dict[str, Tuned]
     runs: dict[str, dict[int, Ended]]
@@ -123,7 +123,8 @@ class Trained:
 def train(plan: Plan, execute: Execute) -> Trained:
     """Tune, run and measure all candidates."""
     tuned = _together({one.name: tune(plan, one) for one in plan.candidates}, execute)
-    runs, configs = _reported(plan, tuned, execute)
+    runs = _reported(plan, tuned, execute)
+    configs = {one.name: _run(plan, tuned, 1, one).config for one in plan.candidates}
     costs = _measured(plan, tuned, execute) if plan.settings.measure else {}
     return Trained(tuned, runs, costs, configs)
 
@@ -305,8 +306,8 @@ def _beside(step: int, ladder: Mapping[int, Size]) -> list[int]:
 
 def _reported(
     plan: Plan, tuned: Mapping[str, Tuned], execute: Execute
-) -> tuple[dict[str, dict[int, Ended]], dict[str, dict[str, Any]]]:
-    """The runs of the page by candidate and seed, and their configurations: all with one seed, then the next.
+) -> dict[str, dict[int, Ended]]:
+    """The runs of the page by candidate and seed: all with one seed, then the next.
 
     A comparison that is stopped has then run as many seeds of each candidate. With a margin, later seeds are for the
     reference and the candidates that are undecided; this follows from the results alone, so all machines ask for it.
@@ -314,7 +315,6 @@ def _reported(
     settings = plan.settings
     is_fixed = settings.until_sure is None
     runs: dict[str, dict[int, Ended]] = {one.name: {} for one in plan.candidates}
-    configs = {}
     candidates = plan.candidates
     seeds = range(1, 1 + (settings.seeds if is_fixed else MIN_SEEDS))
     while candidates and seeds.start <= settings.seeds:
@@ -322,10 +322,9 @@ def _reported(
         ended = execute(cells)
         for cell in cells:
             runs[cell.candidate][cell.config["seed"]] = ended[cell.id]
-            configs[cell.candidate] = cell.config
         candidates = [] if is_fixed else _undecided(plan, candidates, runs)
         seeds = range(seeds.stop, seeds.stop + 1)
-    return runs, configs
+    return runs
 
 
 def _undecided(

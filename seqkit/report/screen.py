@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -52,7 +51,7 @@ def write_screen(
     return write_page("screen.html", folder / "report.html", **values)
 
 
-def _values(results: Mapping[str, Results], command: str, num_tasks: int) -> dict[str, Any]:
+def _values(results: Mapping[str, Results], command: str, num_tasks: int) -> dict[str, object]:
     """Values of both templates."""
     first = next(iter(results.values()))
     title = f"screen: {listed([row.name for row in first.candidates])}"
@@ -139,7 +138,7 @@ def details(results: Mapping[str, Results]) -> Table:
     return Table([*head, "seeds", "error"], rows, name=1)
 
 
-def _record(results: Results) -> dict[str, Any]:
+def _record(results: Results) -> dict[str, object]:
     """The results of a task as plain data; all else is in the folder of its name."""
     answer = answers(results)
     candidates = [

@@ -90,6 +90,7 @@ def test_candidates_with_mixers_cost_what_the_reference_does():
         assert (one.config["model"]["backbone"]["position"] is None) == (one.name == "GRU+RNN")
 
 
+@pytest.mark.slow
 def test_a_pattern_that_does_not_divide_the_depth_gets_the_next_that_it_does():
     settings = Settings(
         recipe="mechanism/tasks",
