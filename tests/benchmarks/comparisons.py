@@ -35,10 +35,14 @@ BASE = "'{type: Transformer, num_heads: 2, position: Rotary}'"
 """The Transformer of the diagnostic tasks, where a preset has another backbone."""
 
 BEGIN, END = "<!-- made by tests/benchmarks/comparisons.py -->", "<!-- until here -->"
+SCREEN = ("associative-recall", "parity", "selective-copy", "induction-heads", "copy")
 COMPARISONS = {
     "parity": f"mechanism/tasks --preset parity --model.backbone {BASE} --backbones Transformer,{RIVALS} --seeds 10",
     "solubility": "graph/molecules --preset transformer --data solubility --backbones "
     "Transformer,GIN,LSTM,GRU,S4D,TCN --seeds 10",
+} | {
+    f"screen-{task}": f"mechanism/screen --preset {task} --backbones Transformer,{RIVALS} --seeds 10"
+    for task in SCREEN
 }
 """Each as long as the recipe's own training."""
 
