@@ -211,7 +211,7 @@ def put(path, rows):
     )
 
 
-def write_lengths(name="parity"):
+def write_lengths(name="screen-parity"):
     """Accuracy in percent by length of the test examples, in docs/mechanisms.md; the best first."""
     if not (PUBLISHED / name / "results.json").is_file():
         return
