@@ -109,7 +109,7 @@ def differences(tables, *, proportion):
     return adjusted
 
 
-def interval_of_share(x):
+def interval_of_share(x, answers):
     """Of a mean from 0 to 1 (Clopper and Pearson 1934; Korn and Graubard 1998)."""
     mean, u = x.mean(), x.shape[1]
     if mean in (0, 1):  # nothing varies: as if each unit had been seen once
@@ -121,5 +121,6 @@ def interval_of_share(x):
         / variance
         * (students_t.ppf(0.975, u - 1) / students_t.ppf(0.975, df)) ** 2
     )
+    count = min(count, answers)
     hits = mean * count
     return beta.ppf(0.025, hits, count - hits + 1), beta.ppf(0.975, hits + 1, count - hits)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seqkit.comparison.stages import Plan
     from seqkit.comparison.types import Results
 
-PAGE = {"report.html", "results.json", "results.csv", "results.md"}
+PAGE = {"report.html", "results.csv", "results.md"}
 """Files of a screen's folder beside the folders of its tasks."""
 
 
@@ -23,7 +23,8 @@ def run_screen(tasks: Mapping[str, Settings], out: Path | None, jobs: int, *, dr
     """Print the candidates, run the tasks, print the table and where the page is. 1 where a task has no result."""
     from seqkit.comparison.compare import check_jobs, make_plan
     from seqkit.report.comparison import plan_table
-    from seqkit.report.screen import overview
+    from seqkit.report.screen import LIMITS, overview
+    from seqkit.report.sentences import trial_sentence
     from seqkit.report.table import Cell, Table, print_table
 
     check_jobs(jobs)
@@ -47,6 +48,9 @@ def run_screen(tasks: Mapping[str, Settings], out: Path | None, jobs: int, *, dr
         return 0
     results = carry_out(plans, folder, jobs)
     print_table(overview(results))
+    for sentence in dict.fromkeys(filter(None, (trial_sentence(one) for one in results.values()))):
+        print(sentence)
+    print(LIMITS)
     print(f"report  {one_line(folder / 'report.html')}")
     for task, one in results.items():
         for failure in one.failures:

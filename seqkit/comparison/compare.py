@@ -141,4 +141,9 @@ def check_folder(folder: Path, plan: Plan) -> str:
             f"the recipe, a plug-in or the rules of tuning have changed since the comparison in {folder} began, and "
             "runs of before and after do not go into one table; give another --out"
         )
+    ran = [int(one.stem.removeprefix("seed-")) for one in folder.glob("cells/*/seed-*.json")]
+    if max(ran, default=0) > plan.settings.seeds:
+        raise UsageError(
+            f"{folder} has {max(ran)} seeds, of which none may be left out: give --seeds {max(ran)} or more"
+        )
     return str(known["started"])

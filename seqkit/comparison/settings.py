@@ -91,7 +91,9 @@ class Settings:
                 raise UsageError(f"--{name.replace('_', '-')} is {number}; give {least} or more")
         delta = self.until_sure
         if delta is not None and not 0 < delta < math.inf:
-            raise UsageError(f"--until-sure is {delta:g}; give a number above 0, such as 1 for 1 %")
+            raise UsageError(
+                f"--until-sure is {delta:g}; give a number above 0, such as 1 for a percentage point"
+            )
         if delta is not None and self.seeds < MIN_SEEDS:
             advice = f"give {MIN_SEEDS} or more with --until-sure, which decides nothing before"
             raise UsageError(f"--seeds is {self.seeds}; {advice}")

@@ -136,7 +136,8 @@ def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, Interva
         return mean, std, None
     variance, df = _variance(parts)
     if metric.proportion:
-        return mean, std, _proportion(mean, variance, df, linear.shape[1])
+        most = float(scores.denominator.sum())
+        return mean, std, _proportion(mean, (variance, df), linear.shape[1], most)
     half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * variance**0.5
     return mean, std, (float(linear.mean()) - half, float(linear.mean()) + half)
 
@@ -320,14 +321,18 @@ def _variance(parts: Sequence[Part]) -> tuple[float, float]:
     return variance, max(variance**2 / squares, least)
 
 
-def _proportion(mean: float, variance: float, df: float, num_units: int) -> tuple[float, float]:
-    """Clopper and Pearson's interval for as many independent examples as give this variance (Korn, Graubard)."""
+def _proportion(mean: float, own: tuple[float, float], num_units: int, most: float) -> Interval:
+    """Clopper and Pearson's interval for as many independent answers as give this variance (Korn, Graubard).
+
+    own: variance of the mean, and its degrees of freedom. most: answers that were given: no more count.
+    """
+    variance, df = own
     count = float(num_units)
     if variance > 0 and 0 < mean < 1:
         by_normal = stats.t.ppf((1 + LEVEL) / 2, max(num_units - 1, 1)) / stats.t.ppf(
             (1 + LEVEL) / 2, df
         )
-        count = mean * (1 - mean) / variance * float(by_normal) ** 2
+        count = min(mean * (1 - mean) / variance * float(by_normal) ** 2, most)
     successes = mean * count
     tail = (1 - LEVEL) / 2
     if successes > 0:

@@ -24,6 +24,9 @@ EXPECTED = (
 )
 """Keys that the comparison itself sets."""
 
+COMPARED = ("model.backbone.mixer", "model.backbone.dim", "model.backbone.depth")
+"""Keys by which backbones differ that are compared, or that are matched and tuned."""
+
 MATCH = {"parameters": "parameters", "FLOPs of a training step": "flops"}
 """Setting of `--match` that makes a size equal."""
 
@@ -247,6 +250,8 @@ def _configurations(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched
         ):
             continue
         if key.startswith("optimizer.") and (key.endswith("lr") or is_chosen):
+            continue
+        if "model.backbone" in own and key.startswith(COMPARED):
             continue
         if key.startswith("model.backbone.") and _follows_from_the_type(key, flat):
             continue

@@ -119,7 +119,8 @@ def _is_flat(run: Run) -> bool:
 
 def breaks_law(row: Row) -> str:
     """A sentence on a candidate that breaks a law."""
-    return f"{row.name} is compared with no other, as {row.broken[0]}."
+    law = row.broken[0].partition(" breaks ")[2] or row.broken[0]
+    return f"{row.name} is compared with no other, as it breaks {law}."
 
 
 def too_good(results: Results, row: Row, others: Sequence[Row] = ()) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 from markupsafe import Markup
 
 from seqkit.comparison.types import Results, Row
+from seqkit.comparison.verdicts import untrained
 from seqkit.errors import one_line
-from seqkit.files import write_atomic, write_json
+from seqkit.files import write_atomic
 from seqkit.objectives.metric import DASH
 from seqkit.report.comparison import is_best, made, ranked, values_are
 from seqkit.report.numbers import format_number, listed, plural
@@ -38,12 +39,10 @@ LIMITS = (
 def write_screen(
     folder: Path, results: Mapping[str, Results], command: str, num_tasks: int
 ) -> Path:
-    """Write `report.html`, `results.md`, `results.csv` and `results.json` of a screen; return the page.
+    """Write `report.html`, `results.md` and `results.csv` of a screen; return the page.
 
     results: of each task that has ended, whose own page is in the folder of its name.
     """
-    records = {task: _record(one) for task, one in results.items()}
-    write_json(folder / "results.json", {"kind": "screen", "command": command, "tasks": records})
     write_atomic(folder / "results.csv", to_csv(details(results)).encode())
     values = _values(results, command, num_tasks)
     shown = values | {"command": Markup(one_line(command))}  # noqa: S704 - in a code block
@@ -68,7 +67,8 @@ def _values(results: Mapping[str, Results], command: str, num_tasks: int) -> dic
         "table": overview(results),
         "details": details(results),
         "tasks": [(task, ABILITIES.get(task, ""), answers(one)) for task, one in results.items()],
-        "matched": [matched(first), tuning_sentence(first)],
+        "matched": [f"{task}: {matched(one)}" for task, one in results.items()]
+        + [tuning_sentence(first)],
         "unmatched": [
             (*key, listed(tasks)) for key, tasks in sorted(entries.items(), reverse=True)
         ],
@@ -100,7 +100,8 @@ def _score(results: Results, row: Row) -> Cell:
     if row.broken:
         small = "breaks a law"
     else:
-        small = metric.interval(row.interval)
+        is_untrained = untrained(row, metric)
+        small = f"{'untrained ' if is_untrained else ''}{metric.interval(row.interval)}"
         if beaten := better_than(results, row.name):
             small = f"{small} better than {listed(beaten)}".lstrip()
     return Cell(
@@ -136,30 +137,3 @@ def details(results: Mapping[str, Results]) -> Table:
         "parameters",
     ]
     return Table([*head, "seeds", "error"], rows, name=1)
-
-
-def _record(results: Results) -> dict[str, object]:
-    """The results of a task as plain data; all else is in the folder of its name."""
-    answer = answers(results)
-    candidates = [
-        {
-            "name": row.name,
-            "mean": row.mean,
-            "std": row.std,
-            "interval": row.interval,
-            "constant": row.constant,
-            "better_than": better_than(results, row.name),
-            "chosen": row.chosen,
-            "parameters": row.parameters,
-            "values": {str(run.seed): run.value for run in row.runs},
-            "error": row.error,
-            "broken": row.broken,
-        }
-        for row in results.candidates
-    ]
-    return {
-        "metric": results.metric.name,
-        "answer": answer.text,
-        "doubts": answer.doubts,
-        "candidates": candidates,
-    }

@@ -57,7 +57,7 @@ def answers(results: Results) -> Answer:
     found = []
     if failed := [row.name for row in results.candidates if row.mean is None]:
         found.append(f"{_subject(failed, 'has', 'have')} no result (see the failures).")
-    if trial := _trial_sentence(results):
+    if trial := trial_sentence(results):
         return Answer(trial, broken, found, is_trial=True)
     found = [*_baselines(results, order), *_seeds(results, order), *found]
     if not rivals:
@@ -197,7 +197,7 @@ def _others(results: Results, pair: Difference, names: Sequence[str]) -> Iterato
         yield f"{pair.a} is not shown to be better than {listed(equal, 'or')}."
 
 
-def _trial_sentence(results: Results) -> str | None:
+def trial_sentence(results: Results) -> str | None:
     """A sentence if runs are so short, or on so few examples, that their numbers say nothing; None if they are not."""
     for row in results.candidates:
         limit = load_yaml(row.config)["data"].get("limit")
@@ -288,7 +288,9 @@ def inference(results: Results) -> str:
 def tuning_sentence(results: Results) -> str:
     """How the settings of each candidate were chosen."""
     tuning = results.tuning
-    if tuning is None or not tuning.lr_trials:
+    if tuning is None:
+        return "It is not recorded how these runs were tuned."
+    if tuning.lr_trials < 2:
         return "Nothing was tuned. Each candidate has the learning rate of its configuration."
     tried = plural(tuning.lr_trials, "learning rate")
     if len(tuning.optimizers) > 1:

@@ -40,7 +40,8 @@ def test_every_interval_of_a_page_follows_from_its_scores(page):
     tables = {row.name: units(scores, row.name, root=metric.root) for row in results.candidates}
     for row in results.candidates:
         table = tables[row.name]
-        expected = interval_of_share(table) if metric.proportion else interval(table)
+        answers = scores[f"{row.name}/denominator"].sum()
+        expected = interval_of_share(table, answers) if metric.proportion else interval(table)
         assert table.mean() == pytest.approx(row.mean)
         assert row.interval == pytest.approx(expected)
     expected = differences(tables, proportion=metric.proportion)

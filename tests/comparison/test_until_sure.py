@@ -116,6 +116,12 @@ def test_more_seeds_later_go_on_with_those_there_are(four):
 def test_a_folder_takes_more_seeds_but_no_other_margin(tmp_path):
     started = check_folder(tmp_path, plan_of())
     assert check_folder(tmp_path, plan_of(seeds=30)) == started
+    cell = tmp_path / "cells" / "LSTM" / "seed-7.json"
+    cell.parent.mkdir(parents=True)
+    cell.touch()
+    with pytest.raises(UsageError, match="has 7 seeds, of which none may be left out"):
+        check_folder(tmp_path, plan_of(seeds=6))
+    assert check_folder(tmp_path, plan_of(seeds=7)) == started
     for other in (plan_of(until_sure=0.5), plan_of(until_sure=None)):
         with pytest.raises(UsageError, match=r"holds a comparison with until_sure 1\.0, not"):
             check_folder(tmp_path, other)
