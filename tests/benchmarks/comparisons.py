@@ -20,7 +20,7 @@ import numpy as np
 from seqkit.comparison.candidates import draft_of
 from seqkit.comparison.results import completed, read_results
 from seqkit.comparison.settings import Settings
-from seqkit.comparison.statistics import Scores
+from seqkit.comparison.statistics import Scores, spread
 from seqkit.comparison.unmatched import flattened
 from seqkit.config.recipe import load_yaml
 from seqkit.files import write_json
@@ -83,12 +83,24 @@ def main():
             subprocess.run([sys.executable, "-m", "seqkit", *command], check=True)
             publish(folder, name)
         if (PUBLISHED / name / "results.json").is_file():
-            path = PUBLISHED / name / "results.json"
-            results = completed(read_results(path), read_scores(PUBLISHED / name / "scores.npz"))
-            write_json(path, results.to_json())
+            again(PUBLISHED / name)
     (PUBLISHED / "index.md").write_text(index(), encoding="utf-8")
     write_table()
     write_lengths()
+
+
+def again(folder):
+    """Every mean, interval and verdict of a published comparison anew, from its scores."""
+    results, scores = read_results(folder / "results.json"), read_scores(folder / "scores.npz")
+    rows = []
+    for row in results.candidates:
+        if row.name in scores:
+            mean, std, interval = spread(scores[row.name], results.metric)
+            row = replace(row, mean=mean, std=std, interval=interval)
+        rows.append(row)
+    write_json(
+        folder / "results.json", completed(replace(results, candidates=rows), scores).to_json()
+    )
 
 
 def read_scores(path):
