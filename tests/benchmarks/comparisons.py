@@ -51,9 +51,6 @@ CHECKOUT = "git checkout "
 SET = ("seed", "model.adjacency")
 """Keys that a comparison sets itself."""
 
-AUTO_ON_CPU = {"trainer.compile": False, "trainer.cuda_graph": None, "trainer.precision": None}
-"""What auto does on a CPU, where all pages were made."""
-
 
 def main():
     """Run, then write the index."""
@@ -136,7 +133,6 @@ def changes(results):
     rows = results.candidates
     for variant, row in zip(settings.variants(), rows, strict=True):
         now = dict(flattened(draft_of(settings, variant).config))
-        now |= {key: value for key, value in AUTO_ON_CPU.items() if now.get(key) == "auto"}
         written = flattened(load_yaml(row.untuned))
         # some have left
         then = {
@@ -147,8 +143,8 @@ def changes(results):
             for key in then.keys() | now.keys()
             if then.get(key) != now.get(key) and key not in SET
         ]
-        # a search sets the width of all but the reference
-        found |= {key for key in keys if row is rows[0] or key.rpartition(".")[2] != "dim"}
+        # a search sets the widths of all but the reference
+        found |= {key for key in keys if row is rows[0] or not key.endswith((".dim", ".ratio"))}
     return sorted(found)
 
 
@@ -203,7 +199,7 @@ backbone does where only its code is another.
 
 
 def write_table():
-    """README's table: a row for each candidate; bold is what no other is better than."""
+    """README's table: a row for each candidate; bold is what no other is told apart from and above."""
     pages = [PUBLISHED / name / "results.json" for name in COMPARISONS]
     found = {path.parent.name: read_results(path) for path in pages if path.is_file()}
     columns = [f"[{name}](docs/comparisons/{name}/)" for name in found]
@@ -252,8 +248,9 @@ def shown(results, name):
     if row.mean is None:
         return "failed"
     text = results.metric.mean(row.mean, row.std)
-    known = [pair for pair in results.differences if name in (pair.a, pair.b)]
-    is_beaten = any(pair.better not in (None, name) for pair in known)
+    known = [pair.turned() if pair.b == name else pair for pair in results.differences]
+    worse = [one for one in known if one.a == name and one.difference * results.metric.sign < 0]
+    is_beaten = any(one.p_holm is not None and one.p_holm < 0.05 for one in worse)
     return text if is_beaten else f"**{text}**"
 
 
