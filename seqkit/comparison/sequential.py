@@ -60,7 +60,7 @@ class Bounds(NamedTuple):
         return self.difference - self.half, self.difference + self.half
 
     def verdict(self, delta: float, sign: int) -> Verdict:
-        """What these bounds decide on a. sign: 1 where more is better, else -1."""
+        """Verdict of these bounds on a. sign: 1 where more is better, else -1."""
         gain = sign * self.difference
         if gain - self.half > delta:
             return "better"
