@@ -246,7 +246,7 @@ class _Search:
         return [best._replace(step=step) for step in steps if step not in tried]
 
     def further(self, best: Setting | None) -> list[Setting]:
-        """What lies beyond the best setting, where that is at an end."""
+        """The settings beyond the best one, where that is at an end."""
         return [*self.further_rates(best), *self.further_depths(best)]
 
     def tuned(self, best: Setting | None) -> Tuned:
