@@ -48,4 +48,5 @@ def screen_settings(backbones: Sequence[str], **settings: Any) -> dict[str, Sett
     return {
         task: Settings(recipe=RECIPE, backbones=names, **{**DEFAULTS, **settings, "preset": task})
         for task in read_recipe(RECIPE)[1]
+        if task != "debug"
     }

@@ -138,7 +138,7 @@ class Row:
 
 
 Verdict = Literal["better", "worse", "equal", "too close for these test examples", "undecided"]
-"""What is decided of a candidate against the reference, by a margin δ."""
+"""Decision on a candidate against the reference, by a margin δ."""
 
 
 @dataclass(frozen=True, kw_only=True)

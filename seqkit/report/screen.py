@@ -26,14 +26,14 @@ ABILITIES = {
     "parity": "Whether the number of ones is odd; two thirds of the test have two and four times the trained length, "
     "so that guessing them gives 67 % at best.",
 }  # fmt: skip
-"""What each task asks for."""
+"""The question of each task."""
 
 LIMITS = (
     "These tasks are generated, short, and learned in a few hundred steps by models of some twenty thousand weights: a "
     "candidate that fails may learn the task with more steps or width, and none of this shows how it ranks on text, "
     "sound or images, at scale, or in speed and memory. A perfect score is what a mechanism that fits the task has."
 )
-"""What a screen does not show."""
+"""Limits of what a screen shows."""
 
 
 def write_screen(
