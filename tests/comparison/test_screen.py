@@ -54,6 +54,7 @@ def test_keys_of_training_and_of_the_model_are_of_every_task():
     assert all(one.overrides == words for one in screen_settings([], overrides=words).values())
 
 
+@pytest.mark.slow
 def test_the_command_line_refuses_in_one_line(tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     for words, fact in (
