@@ -59,8 +59,32 @@ def variance_of_difference(a, b):
     return variance, max(df, min(dfs))
 
 
+def correction(p, reference):
+    """By pair: the corrected p-value, and the part of the 5 % at which the pair is tested, as docs/compare.md says it.
+
+    The pairs with the reference begin with four fifths of the 5 %, and hand over half of that in equal instalments, one
+    for each that is told apart. The other pairs have the rest.
+    """
+    found, largest, final = {}, 0.0, None
+    mine = {pair: p[pair] for pair in p if reference in pair}
+    rest = {pair: p[pair] for pair in p if reference not in pair}
+    have, instalment = 0.8, 0.4 / max(len(mine), 1)
+    while mine or rest:
+        have = 0.0 if not mine else have if rest else 1.0
+        parts = dict.fromkeys(mine, have / max(len(mine), 1))
+        parts |= dict.fromkeys(rest, (1 - have) / max(len(rest), 1))
+        ratio, pair = min((p[pair] / part, pair) for pair, part in parts.items())
+        largest = max(largest, min(1, ratio))
+        if largest >= 0.05:
+            final = final or parts
+        found[pair] = largest, (final or parts)[pair]
+        have -= instalment if pair in mine else 0
+        (mine if pair in mine else rest).pop(pair)
+    return found
+
+
 def differences(tables, *, proportion):
-    """By pair of names: p, p after Holm's correction, and the interval with the same correction."""
+    """By pair of names: p, p after correction for all pairs, and the interval with the same correction."""
     found = {}
     for one, other in combinations(tables, 2):
         a, b = tables[one], tables[other]
@@ -72,23 +96,20 @@ def differences(tables, *, proportion):
             p[pair] = 2 * students_t.sf(abs(mean) / variance**0.5, df)
         else:
             p[pair] = float(mean == 0) if not proportion or mean == 0 else 0.5 ** (u - 1)
-    order, adjusted, largest, factor = sorted(p, key=p.get), {}, 0.0, None
-    for i, pair in enumerate(order):
-        if factor is None and p[pair] * (len(p) - i) >= 0.05:
-            factor = len(p) - i
-        largest = max(largest, min(1, p[pair] * (len(p) - i)))
+    adjusted = {}
+    for pair, (corrected, part) in correction(p, next(iter(tables))).items():
         mean, variance, df, u = found[pair]
-        tail = 0.025 / (len(p) - i if factor is None else factor)
+        tail = 0.025 * part
         half = students_t.isf(tail, df) * variance**0.5 if variance > 1e-24 else 0.0
         # nothing varies: as far as the interval of a share of 0
         if proportion and variance <= 1e-24:
             half = beta.isf(tail, 1, u)
         bound = 1 if proportion else np.inf
-        adjusted[pair] = (p[pair], largest, (max(mean - half, -bound), min(mean + half, bound)))
+        adjusted[pair] = (p[pair], corrected, (max(mean - half, -bound), min(mean + half, bound)))
     return adjusted
 
 
-def interval_of_share(x):
+def interval_of_share(x, answers):
     """Of a mean from 0 to 1 (Clopper and Pearson 1934; Korn and Graubard 1998)."""
     mean, u = x.mean(), x.shape[1]
     if mean in (0, 1):  # nothing varies: as if each unit had been seen once
@@ -100,5 +121,6 @@ def interval_of_share(x):
         / variance
         * (students_t.ppf(0.975, u - 1) / students_t.ppf(0.975, df)) ** 2
     )
+    count = min(count, answers)
     hits = mean * count
     return beta.ppf(0.025, hits, count - hits + 1), beta.ppf(0.975, hits + 1, count - hits)

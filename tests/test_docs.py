@@ -297,21 +297,25 @@ def _debug(recipe: str, words: list[str]) -> list[str]:
 
 def _checked(words: list[str]) -> int:
     """The exit code that the candidates' configurations give."""
-    from seqkit.cli.compare import _settings
+    from seqkit.cli.compare import _asked, _names, _settings
     from seqkit.comparison.candidates import draft_of
+    from seqkit.comparison.screen import SCREEN, screen_settings
     from seqkit.comparison.settings import Settings
 
     args, args.overrides = (parsed := parser().parse_known_args(words))[0], parsed[1]
     try:
-        if words[0] == "compare":
-            settings = _settings(args)
+        if words[:2] == ["compare", SCREEN]:
+            found = list(screen_settings(_names(args), **_asked(args)).values())
+        elif words[0] == "compare":
+            found = [_settings(args)]
         else:
             sizes = {"width": args.sizes.split(",")}
-            settings = Settings(
-                recipe=args.recipe, overrides=args.overrides, vary=sizes, match="none"
-            )
-        for variant in settings.variants():
-            assert draft_of(settings, variant).config
+            found = [
+                Settings(recipe=args.recipe, overrides=args.overrides, vary=sizes, match="none")
+            ]
+        for settings in found:
+            for variant in settings.variants():
+                assert draft_of(settings, variant).config
     except UsageError as error:
         print(error)
         return 2

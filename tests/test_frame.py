@@ -214,6 +214,7 @@ def budgets():
     return tomllib.loads((ROOT / BUDGET).read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_every_room_keeps_to_its_budget():
     budget = {kind: budgets()[kind] for kind in ("tokens", "words")}
     assert list(outside(budget, sizes())) == []

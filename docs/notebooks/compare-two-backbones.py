@@ -91,6 +91,6 @@ for entry in results.unmatched:
 #
 # Leave out `preset`, `lr_trials` and `depths`. Each backbone then gets three learning rates or more, the depth is
 # searched, and three seeds are trained. `seqkit compare … --dry-run` says how many runs that takes.
-# [A published comparison](../comparisons/digits-quick/) shows the result for three backbones and five seeds.
+# [Published comparisons](../comparisons/index.md) show results of ten backbones and ten seeds.
 #
 # Next: [how the numbers are made](../compare.md).

@@ -6,12 +6,10 @@ the folder of a published comparison; on the site all of them are pages of one f
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[2]
@@ -62,21 +60,12 @@ def stage(to: Path = PAGES) -> None:
 
 
 def write_comparisons(to: Path = PAGES) -> None:
-    """Write the page of each published comparison, and its HTML report, from the results that `stage` copied.
-
-    The title of one that docs/comparisons/out-of-date.json names says why it is not to be trusted.
-    """
+    """Write the page of each published comparison, and its HTML report, from the results that `stage` copied."""
     from seqkit.comparison.results import read_results
     from seqkit.report.comparison import write_comparison
 
-    reasons = json.loads((to / "comparisons" / "out-of-date.json").read_text(encoding="utf-8"))
     for path in (to / "comparisons").glob("*/results.json"):
-        results = read_results(path)
-        if reason := reasons.get(path.parent.name):
-            results = replace(
-                results, title=f"Out of date (its recurrent networks: {reason}): {results.title}"
-            )
-        folder = write_comparison(path.parent, results).parent
+        folder = write_comparison(path.parent, read_results(path)).parent
         (folder / "results.md").rename(folder.with_suffix(".md"))
 
 

@@ -202,6 +202,8 @@ class AssociativeRecall(DiagnosticTask):
     is its key's value. length: n, at least 3 num_pairs. vocab_size: ids in all; 0 is blank, the lower half are keys,
     the upper half values; neither comes in two pairs. The slot q = 1, 2, … of a query after the pairs is drawn in
     proportion to q^(power - 1), as near repetitions are more frequent in language (the paper's 0.01; 1 is uniform).
+    joined: a pair is one token, so that one step of attention finds the value, which is learned sooner; length is at
+    least 2 num_pairs, and the tokenizer has an id for each of the (vocab_size / 2)² pairs, too.
     Attention solves it at any width. Gated convolutions, recurrent networks and state spaces need a width, that is a
     state, that grows with the number of pairs (Arora et al. 2023; Arora et al. 2024, "Based").
     """
@@ -210,16 +212,25 @@ class AssociativeRecall(DiagnosticTask):
     num_pairs: int = 8
     vocab_size: int = 64
     power: float = 0.01
+    joined: bool = False
+
+    @property
+    def pair_tokens(self) -> int:
+        """Number of tokens of a pair."""
+        return 1 if self.joined else 2
 
     @property
     def smallest(self) -> Mapping[str, int]:
         k = self.num_pairs
-        return {**super().smallest, "num_pairs": 1, "length": 3 * k, "vocab_size": 2 * k + 2}
+        length = (self.pair_tokens + 1) * k
+        return {**super().smallest, "num_pairs": 1, "length": length, "vocab_size": 2 * k + 2}
 
     def draw(
         self, num: int, length: int, generator: torch.Generator, *, training: bool
     ) -> tuple[Tensor, Tensor]:
-        half, num_slots = self.vocab_size // 2, length - 2 * self.num_pairs
+        half = self.vocab_size // 2
+        num_before = self.pair_tokens * self.num_pairs
+        num_slots = length - num_before
         keys = 1 + _choices(num, half - 1, self.num_pairs, generator)
         values = half + _choices(num, self.vocab_size - half, self.num_pairs, generator)
         weights = torch.arange(1, num_slots + 1, dtype=torch.float64) ** (self.power - 1)
@@ -228,8 +239,11 @@ class AssociativeRecall(DiagnosticTask):
         )
         queries = torch.zeros(num, num_slots, dtype=torch.int64).scatter_(1, slots, keys)
         asked = torch.full_like(queries, IGNORE).scatter_(1, slots, values)
-        inputs = torch.cat([rearrange([keys, values], "pair e k -> e (k pair)"), queries], dim=1)
-        return inputs, _at_end(asked, 2 * self.num_pairs)
+        if self.joined:
+            pairs = keys * (self.vocab_size - half) + values - half
+        else:
+            pairs = rearrange([keys, values], "pair e k -> e (k pair)")
+        return torch.cat([pairs, queries], dim=1), _at_end(asked, num_before)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,10 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from seqkit.cli.options import add_allowed, add_recipe, add_study, whole
+from seqkit.comparison.screen import SCREEN, screen_settings
 from seqkit.config import complete
 from seqkit.errors import UsageError, one_line
 
@@ -31,6 +32,11 @@ def run(args: Namespace) -> int:
     is_run = [(folder / "summary.json").is_file() for folder in folders]
     if all(is_run):
         return _runs(args, folders)
+    if args.what == [SCREEN]:
+        from seqkit.cli.screen import run_screen
+
+        tasks = screen_settings(_names(args), **_asked(args))
+        return run_screen(tasks, args.out, args.jobs, dry=args.dry_run)
     if len(folders) > 1:
         raise UsageError(
             f"{folders[is_run.index(False)]} is no run folder; give one recipe, or folders of runs"
@@ -56,13 +62,24 @@ def run(args: Namespace) -> int:
         for line in one.broken:
             print(one_line(f"{one.name}: {line}"))
     steps = max(one.num_steps for one in plan.candidates)
-    print(f"{plan.num_cells} runs or more, of up to {steps:,} steps\nfolder  {one_line(folder)}")
+    number = f"{plan.num_cells} runs or more"
+    if settings.until_sure is not None:
+        number = (
+            f"up to {plan.num_cells} runs, as seeds end where they decide (tuning may add some)"
+        )
+    print(f"{number}, of up to {steps:,} steps\nfolder  {one_line(folder)}")
     if args.dry_run:
         return 0
     results = carry_out(plan, folder, jobs=args.jobs)
     return _finish(folder, results)
 
 
+@overload
+def compare(
+    recipe: Literal["screen"], backbones: Sequence[str] = (), **settings: Any
+) -> dict[str, Results]: ...
+@overload
+def compare(recipe: str | Path, backbones: Sequence[str] = (), **settings: Any) -> Results: ...
 def compare(
     recipe: str | Path,
     backbones: Sequence[str] = (),
@@ -73,30 +90,41 @@ def compare(
     jobs: int = 1,
     allow_broken_laws: bool = False,
     **settings: Any,
-) -> Results:
+) -> Results | dict[str, Results]:
     """Compare backbones, or values of any key, on a recipe, and return what results.json holds.
 
-    settings: further arguments of `seqkit.comparison.settings.Settings`: preset, match, seeds, lr_trials, …. out: the
-    folder; None: runs/compare/RECIPE-DIGEST, the same for the same arguments, so that a comparison that was killed goes
-    on. allow_broken_laws: as of `seqkit.fit`. Raises UsageError or DataError in one line. Call it under
-    `if __name__ == "__main__":`, as it starts processes.
+    recipe: "screen": small tasks for backbones or mixers of your own; the results are of each task by its name.
+    settings: further arguments of `seqkit.comparison.settings.Settings`: preset, match, seeds (3; with until_sure 20),
+    lr_trials, …; its plugins are imported. out: the folder; None: runs/compare/RECIPE-DIGEST, the same for the same
+    arguments, so that a comparison that was killed goes on. allow_broken_laws: as of `seqkit.fit`. Raises UsageError or
+    DataError in one line. Call it under `if __name__ == "__main__":`, as it starts processes.
     """
+    from seqkit.cli.screen import screen
     from seqkit.comparison.compare import compare as carry_out
     from seqkit.comparison.compare import default_folder, make_plan
-    from seqkit.comparison.settings import Settings
+    from seqkit.comparison.settings import MOST_SEEDS, Settings
+    from seqkit.registry.plugins import import_plugins
     from seqkit.report.comparison import write_comparison
 
+    plugins = map(Path, settings.get("plugins", ()))
+    import_plugins([file for file in plugins if file.stem not in sys.modules], "plugins: ")
+    if settings.get("until_sure") is not None:
+        settings.setdefault("seeds", MOST_SEEDS)
     values = dict(overrides or {})
     if allow_broken_laws:
         values["trainer.allow_broken_laws"] = True
-    asked = Settings(
-        recipe=str(recipe),
-        overrides=[f"--{key}={_word(value)}" for key, value in values.items()],
-        backbones=list(backbones) if backbones or vary else list(DEFAULT_BACKBONES),
-        vary={key: [_word(value) for value in values] for key, values in (vary or {}).items()},
-        **settings,
-    )
-    folder = Path(out) if out else default_folder(asked)
+    settings["overrides"] = [f"--{key}={_word(value)}" for key, value in values.items()]
+    settings["vary"] = {
+        key: [_word(value) for value in values] for key, values in (vary or {}).items()
+    }
+    names = list(backbones)
+    folder = Path(out) if out else None
+    if recipe == SCREEN:
+        return screen(screen_settings(names, **settings), folder, jobs)
+    if not (names or vary):
+        names = list(DEFAULT_BACKBONES)
+    asked = Settings(recipe=str(recipe), backbones=names, **settings)
+    folder = folder or default_folder(asked)
     results = carry_out(make_plan(asked), folder, jobs=jobs)
     write_comparison(folder, results)
     return results
@@ -108,21 +136,35 @@ def _word(value: Any) -> str:
 
 
 def _settings(args: Namespace) -> Settings:
-    from seqkit.comparison.settings import Settings, read_vary
+    from seqkit.comparison.settings import Settings
 
-    vary = read_vary(args.vary)
-    names = [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
-    same = ("preset", "match", "seeds", "lr_trials", "threads")
-    return Settings(
-        recipe=args.what[0],
-        overrides=list(args.overrides),
-        backbones=names if names or vary else list(DEFAULT_BACKBONES),
-        vary=vary,
-        measure=not args.no_measure,
-        depths=not args.no_depths,
-        plugins=[str(path) for path in args.plugin],
-        **{name: getattr(args, name) for name in same},
-    )
+    asked = _asked(args)
+    names = _names(args)
+    if not (names or asked["vary"]):
+        names = list(DEFAULT_BACKBONES)
+    return Settings(recipe=args.what[0], backbones=names, **asked)
+
+
+def _names(args: Namespace) -> list[str]:
+    """Names of the backbones."""
+    return [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
+
+
+def _asked(args: Namespace) -> dict[str, Any]:
+    """Arguments of `Settings` that the command line gives, but for recipe and backbones."""
+    from seqkit.comparison.settings import MOST_SEEDS, read_vary
+
+    same = ("preset", "match", "seeds", "until_sure", "lr_trials", "tuning_seeds", "threads")
+    found = {name: getattr(args, name) for name in same if getattr(args, name) is not None}
+    if "until_sure" in found:
+        found.setdefault("seeds", MOST_SEEDS)
+    found |= {name: False for name in ("measure", "depths") if getattr(args, f"no_{name}")}
+    plugins = [str(path) for path in args.plugin]
+    return found | {
+        "vary": read_vary(args.vary),
+        "overrides": list(args.overrides),
+        "plugins": plugins,
+    }
 
 
 def _finish(folder: Path, results: Results) -> int:
@@ -155,7 +197,8 @@ def _runs(args: Namespace, folders: Sequence[Path]) -> int:
     """Compare finished runs, which take no settings."""
     from seqkit.comparison.finished_runs import compare_runs
 
-    if args.overrides or args.backbones or args.vary or args.dry_run or args.preset:
+    settings = args.overrides or args.backbones or args.vary or args.preset or args.until_sure
+    if settings or args.dry_run:
         raise UsageError("finished runs are compared as they are; leave settings and --dry-run out")
     digest = hashlib.sha256(
         "\n".join(str(folder.resolve()) for folder in folders).encode()
@@ -166,7 +209,10 @@ def _runs(args: Namespace, folders: Sequence[Path]) -> int:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Options of the command."""
-    text = "a recipe (name or YAML file), or folders of finished runs"
+    text = (
+        "a recipe (name or YAML file), folders of finished runs, "
+        "or screen: small tasks for a mixer of your own beside Transformer, LSTM and Mamba"
+    )
     add_recipe(parser, "what", nargs="+", metavar="RECIPE|RUN", help=text)
     add = parser.add_argument
     backbones = (
@@ -182,12 +228,20 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what is made equal: parameters (default), flops or none",
     )
     add_study(parser, "candidate")
+    sure = (
+        "add seeds until each candidate is better or worse than the reference by more than this, or equal within it, "
+        "in the page's unit (1: a percentage point); --seeds is then the most for each (default 20)"
+    )
+    add("--until-sure", type=float, metavar="DIFFERENCE", help=sure)
+    parser.set_defaults(seeds=None)
+    seeds = "seeds of the best trials of each candidate, 1 or 2 (default 2; of a screen 1)"
+    add("--tuning-seeds", type=whole, help=seeds)
     add_allowed(parser)
     add("--no-measure", action="store_true", help="do not measure speed, latency and memory")
     add(
         "--no-depths",
         action="store_true",
-        help="do not also try half and double the depth at the same budget",
+        help="do not also try other depths at the same budget",
     )
     add(
         "--threads",

@@ -97,7 +97,9 @@ def _run(words: list[str]) -> int:
         code_of_error = _exit_code(error)
         said = str(error)
         if code_of_error is None:
-            place = _place(error, [*args.plugin, getattr(args, "what", "").partition(":")[0]])
+            what = getattr(args, "what", "")
+            checked = what.partition(":")[0] if isinstance(what, str) else ""
+            place = _place(error, [*args.plugin, checked])
             if not place:
                 raise
             said = f"{place}: {described(error)}; correct it ({TRACEBACK} shows how it came there)"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import torch
@@ -30,8 +31,17 @@ from seqkit.runs.prepare import data_module, untrained
 from seqkit.testing.process import seeded
 from seqkit.training.trainer import count_steps
 
+HALVINGS = 2
+"""The depth is halved and doubled up to this often."""
+
+EQUAL = 0.02
+"""Two budgets are equal up to this share of the reference's."""
+
 NEARLY = 0.05
 """Another depth is tried if its budget is equal up to this share; the page says by how much it is off."""
+
+RATIO = "model.backbone.block.mlp.ratio"
+"""Inner width of MLPs by width."""
 
 VALID_FRACTION = 0.1
 """Share of the training split to tune on, where neither source nor recipe has a validation split."""
@@ -61,7 +71,8 @@ class Size:
 class Candidate:
     """A candidate before it is tuned. config: complete. num_steps: optimizer steps of a whole run.
 
-    optimizers: complete configurations of those that are tried, the recipe's first. depths: other sizes that are tried.
+    optimizers: complete configurations of those that are tried, the recipe's first. depths: sizes of other depths, of
+    which those beside the best are tried.
     notes: what had to be changed beside what differs on purpose. broken: sentences on the laws that its model breaks.
     """
 
@@ -73,6 +84,14 @@ class Candidate:
     optimizers: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+
+    @property
+    def ladder(self) -> dict[int, Size]:
+        """Sizes by step: 0 its own, 1 the next deeper one, -1 the next shallower one."""
+        deeper = [size for size in self.depths if (size.depth or 0) > (self.size.depth or 0)]
+        shallower = [size for size in self.depths if size not in deeper]
+        below = {-i: size for i, size in enumerate(reversed(shallower), start=1)}
+        return {0: self.size, **below, **dict(enumerate(deeper, start=1))}
 
     def configured(self, values: Mapping[str, object]) -> dict[str, Any]:
         """A copy of the configuration with these values by dotted key."""
@@ -270,26 +289,53 @@ def _resized(draft: Draft, budget: _Budget, depth: int | None = None) -> Draft:
             return None
 
     assert draft.sizes.width is not None
-    return draft.sized(nearest(cost, budget.target, draft.sizes.width), depth)
+    return _trimmed(draft.sized(nearest(cost, budget.target, draft.sizes.width), depth), budget)
+
+
+def _trimmed(draft: Draft, budget: _Budget) -> Draft:
+    """The draft with the inner width of its MLPs that makes up for what its width misses, as where heads divide it."""
+    if any(RATIO.startswith(key) for key in draft.settings.vary):
+        return draft
+    try:
+        ratio = value_at(draft.config, RATIO)
+    except (KeyError, TypeError):  # it has none, or a block for each layer
+        return draft
+    cost = budget.measure(draft)
+    if ratio is None or abs(cost / budget.target - 1) <= EQUAL / 2:
+        return draft
+    of_ratio = budget.measure(draft.over({RATIO: 2 * ratio})) - cost
+    wanted = round(ratio * (1 + (budget.target - cost) / of_ratio), 3)
+    return draft.over({RATIO: wanted}) if ratio / 2 <= wanted <= 2 * ratio else draft
 
 
 def _other_depths(fitted: _Fitted, draft: Draft, budget: _Budget) -> Iterator[Size]:
-    """Half and double the depth at an equal budget, where backbones are compared: not every one wants the recipe's.
+    """Other depths at an equal budget, the shallowest first: not every backbone wants the recipe's.
 
-    A depth at which no width comes nearly there is left out.
+    A direction ends at the first depth at which no width comes nearly there.
     """
     widths, depths, width, own = draft.sizes
     if not draft.settings.tries_depths or width is None or own is None or draft.has_weights:
         return
-    for depth in sorted({max(1, own // 2), 2 * own} - {own}):
+    keys = (*widths, *depths, RATIO)
+
+    def sized(depth: int) -> Size | None:
         try:
             found = _resized(draft, budget, depth)
         except ValueError:
-            continue
+            return None
         gap = budget.measure(found) / budget.target - 1
-        if abs(gap) <= NEARLY:
-            values = {key: found.values[key] for key in (*widths, *depths)}
-            yield replace(fitted.size(found, gap), values=values)
+        if abs(gap) > NEARLY:
+            return None
+        return replace(
+            fitted.size(found, gap),
+            values={key: found.values[key] for key in keys if key in found.values},
+        )
+
+    halves = [own // 2**i for i in range(1, HALVINGS + 1) if own >= 2**i]
+    doubles = [own * 2**i for i in range(1, HALVINGS + 1)]
+    shallower = list(takewhile(bool, map(sized, halves)))
+    yield from (size for size in reversed(shallower) if size)
+    yield from (size for size in takewhile(bool, map(sized, doubles)) if size)
 
 
 class _Fitted:
@@ -433,7 +479,11 @@ def backbone_values(config: Mapping[str, Any], name: str) -> dict[str, object]:
         inner = {**other, **sizes, "causal": True}
         decoder = {"type": "AttentionDecoder", "backbone": inner}
         return {"model.backbone.encoder": other, "model.backbone.decoder": decoder}
+    if isinstance(mixers := other.get(MIXER), list) and "depth" in backbone:
+        other["depth"] = -(-backbone["depth"] // len(mixers)) * len(mixers)
     values: dict[str, object] = {"model.backbone": other}
+    if other["type"] == backbone["type"]:  # it stays as the recipe or the command has it
+        values = {f"model.backbone.{key}": one for key, one in other.items() if key != "type"}
     # the recipe's is as causal as the objective needs (null), which the other may not be able to be
     if backbone.get("causal", False) is None:
         keys = Field("backbone", kind="backbone").keys_below(other["type"], "model.backbone")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
@@ -55,7 +54,12 @@ def compare(plan: Plan, folder: Path, *, jobs: int = 1) -> Results:
         started = check_folder(folder, plan)
     threads = num_threads(plan.settings, jobs)
     execute = Executor(
-        folder, jobs=jobs, threads=threads, plugins=plan.settings.plugins, total=plan.num_cells
+        folder,
+        jobs=jobs,
+        threads=threads,
+        plugins=plan.settings.plugins,
+        total=plan.num_cells,
+        at_most=plan.settings.until_sure is not None,
     )
     try:
         trained = train(plan, execute)
@@ -117,7 +121,7 @@ def check_folder(folder: Path, plan: Plan) -> str:
     recipe or plug-in that has changed since.
     """
     path = folder / SETTINGS
-    settings = json.loads(json.dumps(asdict(plan.settings)))
+    settings = json.loads(json.dumps(plan.settings.identity))
     check_whole(folder)
     if not path.exists():
         started = datetime.now().isoformat(timespec="seconds")
@@ -136,5 +140,10 @@ def check_folder(folder: Path, plan: Plan) -> str:
         raise UsageError(
             f"the recipe, a plug-in or the rules of tuning have changed since the comparison in {folder} began, and "
             "runs of before and after do not go into one table; give another --out"
+        )
+    ran = [int(one.stem.removeprefix("seed-")) for one in folder.glob("cells/*/seed-*.json")]
+    if max(ran, default=0) > plan.settings.seeds:
+        raise UsageError(
+            f"{folder} has {max(ran)} seeds, of which none may be left out: give --seeds {max(ran)} or more"
         )
     return str(known["started"])

@@ -44,8 +44,12 @@ PRELOADED = [
     "torch",
     "pytorch_lightning",
     "sklearn.datasets",
+    "sklearn.model_selection",
+    "safetensors.torch",
     "seqkit.comparison.cells",
+    "seqkit.runs.examined.model",
     "seqkit.runs.run",
+    "seqkit.training.callbacks",
 ]
 """Modules that the fork server imports, once for all cells."""
 
@@ -66,6 +70,7 @@ class Executor:
     """Runs cells in the folder of a comparison, `jobs` at a time; those that have a result are not run again.
 
     threads: torch's threads in each process. plugins: files that register components. total: of the progress bar.
+    at_most: whether there may be fewer.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class Executor:
         threads: int,
         plugins: Sequence[str] = (),
         total: int | None = None,
+        at_most: bool = False,
     ):
         self.folder = folder
         self.jobs = jobs
@@ -85,7 +91,7 @@ class Executor:
         self.ended: dict[str, Ended] = {}
         self._deaths: set[str] = set()
         self._running: dict[int, _Running] = {}
-        self._bar = ProgressBar(f"compare in {folder}", total)
+        self._bar = ProgressBar(f"compare in {folder}{', up to' if at_most else ''}", total)
 
     def __call__(self, cells: Sequence[Cell]) -> dict[str, Ended]:
         """Results by id, when all cells have ended, here or in another process. Stopped, it ends its processes."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from seqkit.analysis.cost import training_flops
 from seqkit.comparison.candidates import Sizes
 from seqkit.comparison.cells import read_curve, run_of
+from seqkit.comparison.patterns import backbone_in_a_word
 from seqkit.comparison.results import completed, with_statistics, write_results
 from seqkit.comparison.scores import comparable_scores, metric_of
 from seqkit.comparison.statistics import Scores
@@ -19,6 +19,7 @@ from seqkit.comparison.types import Metric, Results, Row
 from seqkit.config import complete, to_yaml
 from seqkit.errors import UsageError
 from seqkit.files import read_mapping
+from seqkit.registry.commands import command
 from seqkit.runs.joined import network_alone
 from seqkit.runs.reopened import reopened
 from seqkit.runs.trained_model import load_one
@@ -37,8 +38,7 @@ class _Run:
         for line in (doubt, network_alone(self.trained.summary, f"What is compared of {folder}")):
             if line:
                 log.warning("%s", line)
-        of = str(folder.resolve().parent.name == "tasks")
-        self.key = of + json.dumps({**self.config, "seed": None}, sort_keys=True)
+        self.key = str(_is_task(folder)) + json.dumps({**self.config, "seed": None}, sort_keys=True)
 
 
 def compare_runs(folders: Sequence[Path], out: Path) -> Results:
@@ -48,10 +48,10 @@ def compare_runs(folders: Sequence[Path], out: Path) -> Results:
     Raises UsageError for fewer than two candidates, a run given twice, runs with different objectives or test examples,
     or a folder that holds something else; DataError for a damaged run.
     """
-    command = shlex.join(["seqkit", "compare", *map(str, folders)])
+    settings = {"runs": list(map(str, folders))}
     if out.is_dir() and any(out.iterdir()):
         path = out / "results.json"
-        if not path.is_file() or command not in read_mapping(path).get("commands", []):
+        if not path.is_file() or read_mapping(path).get("settings") != settings:
             raise UsageError(
                 f"{out} holds something else than a comparison of these runs; give another --out"
             )
@@ -78,16 +78,19 @@ def compare_runs(folders: Sequence[Path], out: Path) -> Results:
         )
     tokenizers = {json.dumps(run.config["tokenizer"]) for run in runs}
     metric = metric_of(runs[0].trained.objective, len(tokenizers))
-    scored = [_row(group, metric) for group in groups.values()]
-    commands = [shlex.join(["seqkit", "fit", str(run.folder / "config.yaml")]) for run in runs]
-    commands.append(command)
+    words = [backbone_in_a_word(group[0].config["model"]["backbone"]) for group in groups.values()]
+    scored = []
+    for word, group in zip(words, groups.values()):
+        name = word if words.count(word) == 1 else f"{word} ({group[0].folder})"
+        scored.append(_row(name, group, metric))
     recipes = ", ".join(dict.fromkeys(run.config["recipe"] for run in runs))
     results = Results(
         title=f"{recipes}: {', '.join(row.name for row, _ in scored)}",
         recipe=recipes,
         metric=metric,
         candidates=[row for row, _ in scored],
-        commands=commands,
+        commands=_again(folders, out),
+        settings=settings,
         seeds=sorted({run.config["seed"] for run in runs}),
         started=datetime.now().isoformat(timespec="seconds"),
         run_minutes=round(sum(run.trained.summary["wall_seconds"] for run in runs) / 60, 1),
@@ -97,6 +100,23 @@ def compare_runs(folders: Sequence[Path], out: Path) -> Results:
     out.mkdir(parents=True, exist_ok=True)
     write_results(out, results, scores)
     return results
+
+
+def _again(folders: Sequence[Path], out: Path) -> list[str]:
+    """Commands that train the runs again, a task with its mixture, and compare them, all beside what there is."""
+    fits = {}
+    places = []
+    for folder in folders:
+        whole = folder.parent.parent if _is_task(folder) else folder
+        place = Path(f"{whole}-again")
+        fits[place] = command("fit", whole / "config.yaml", "--out", place)
+        places.append(place / folder.relative_to(whole))
+    return [*fits.values(), command("compare", *places, "--out", f"{out}-again")]
+
+
+def _is_task(folder: Path) -> bool:
+    """Whether a run is one of a mixture's tasks."""
+    return folder.resolve().parent.name == "tasks"
 
 
 def _check_test_data(runs: Sequence[_Run]) -> None:
@@ -128,8 +148,8 @@ def _check_test_data(runs: Sequence[_Run]) -> None:
             )
 
 
-def _row(group: Sequence[_Run], metric: Metric) -> tuple[Row, Scores | None]:
-    """A candidate, named by the folder of its first run."""
+def _row(name: str, group: Sequence[_Run], metric: Metric) -> tuple[Row, Scores | None]:
+    """A candidate from its runs, which differ in the seed alone."""
     first = group[0]
     runs = []
     scores = {}
@@ -144,7 +164,7 @@ def _row(group: Sequence[_Run], metric: Metric) -> tuple[Row, Scores | None]:
         )
     sizes = Sizes.of(first.config)
     row = Row(
-        name=str(first.folder),
+        name=name,
         parameters=first.trained.model.num_parameters,
         training_flops=training_flops(
             first.trained.model, first.trained.objective, next(iter(first.data.train_dataloader()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -41,6 +41,16 @@ def _repeated(part: str) -> list[str | None]:
     name = part.removeprefix(count)
     mixer = None if name == NULL else find("mixer", name).name
     return [mixer] * int(count or 1)
+
+
+def backbone_in_a_word(backbone: Mapping[str, object]) -> str:
+    """The type of a backbone, or the mixers that it has in the place of attention.
+
+    >>> backbone_in_a_word({"type": "Transformer", "mixer": [{"type": "Mamba"}, None]})
+    'Mamba+null'
+    """
+    mixers = backbone.get("mixer") or backbone["type"]
+    return in_a_word(mixers if isinstance(mixers, list) else [mixers])
 
 
 def in_a_word(mixers: Sequence[Any]) -> str:

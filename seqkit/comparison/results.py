@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from math import floor, log10
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 
 from seqkit.comparison.candidates import Candidate
 from seqkit.comparison.scores import ExampleScores
+from seqkit.comparison.sequential import planned
 from seqkit.comparison.stages import TUNING_SEEDS, Plan, Trained, slug_of
 from seqkit.comparison.statistics import Scores, differences, spread
 from seqkit.comparison.types import ClassicalMethod, Metric, Results, Row, Run, Tuning
@@ -40,7 +42,7 @@ def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict
     if settings.backbones:
         varied.insert(0, "model.backbone")
     budgets = {"parameters": reference.size.parameters, "flops": reference.size.flops}
-    num_seeds = 2 if settings.lr_trials > 1 else 1
+    num_seeds = settings.tuning_seeds if settings.lr_trials > 1 else 1
     results = Results(
         title=f"{recipe}: {', '.join(candidate.name for candidate in plan.candidates)}",
         recipe=settings.recipe,
@@ -60,7 +62,7 @@ def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict
             seeds=list(TUNING_SEEDS[:num_seeds]),
             by=plan.metric.name if is_by_metric else "loss",
         ),
-        seeds=list(range(1, settings.seeds + 1)),
+        seeds=sorted(trained.runs[reference.name]),
         strong_baseline=_strong_baseline(first.strong_baseline if first else None, plan.metric),
         **known,
     )
@@ -72,15 +74,32 @@ def completed(results: Results, scores: Mapping[str, Scores]) -> Results:
     """Results with differences, verdicts, what was not matched, versions and machine."""
     whole = {row.name: scores[row.name] for row in results.candidates if row.name in scores}
     first = next((run for row in results.candidates for run in row.sound), None)
+    compared = differences(whole, results.metric)
+    if (delta := results.until_sure) is not None:
+        keeping = {name: whole[name] for name in whole if not results.by_name[name].broken}
+        num_pairs = len(results.candidates) - 1
+        compared = [*planned(keeping, results.reference, results.metric, delta, num_pairs)]
+        # the interval of a mean holds for a number of seeds that was fixed beforehand
+        rows = [replace(row, interval=None) for row in results.candidates]
+        results = replace(results, candidates=rows)
     results = replace(
         results,
+        metric=_told_apart(results.metric, results.candidates),
         num_test=max((own.numerator.shape[1] for own in whole.values()), default=0),
-        differences=differences(whole, results.metric),
+        differences=compared,
         versions=first.versions if first else {},
         machine=first.machine if first else {},
     )
     results = with_verdicts(results)
     return replace(results, unmatched=unmatched(results))
+
+
+def _told_apart(metric: Metric, rows: Sequence[Row]) -> Metric:
+    """The metric with three significant digits of its smallest mean: an RMSE has the unit of the target."""
+    means = [abs(row.mean) for row in rows if row.mean]
+    if not (metric.root and means):
+        return metric
+    return replace(metric, digits=max(metric.digits, 2 - floor(log10(min(means)))))
 
 
 def write_results(folder: Path, results: Results, scores: Mapping[str, Scores]) -> None:
@@ -140,6 +159,7 @@ def _row(plan: Plan, candidate: Candidate, trained: Trained) -> tuple[Row, Score
         depth=tuned.size.depth,
         budget_gap=tuned.size.budget_gap,
         farthest=tuned.size.farthest,
+        depths=[size.depth for _, size in sorted(candidate.ladder.items()) if size.depth],
         untuned=to_yaml(candidate.config),
         chosen=tuned.values,
         trials=tuned.trials,
@@ -159,9 +179,7 @@ def with_statistics(
     if not scores:
         return row, None
     first = next(iter(scores.values()))
-    own = Scores.of(
-        [(seed, one.numerator, one.denominator) for seed, one in scores.items()], first.groups
-    )
+    own = Scores.by_seed(scores)
     mean, std, interval = spread(own, metric)
     values = dict(zip(own.seeds, own.values(metric).tolist()))
     runs = [replace(run, value=values.get(run.seed)) for run in row.runs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,6 +21,15 @@ from seqkit.errors import UsageError
 from seqkit.registry import components
 
 Match = Literal["parameters", "flops", "none"]
+
+MIN_SEEDS = 3
+"""Seeds before the first verdict of a comparison with a margin."""
+
+NUM_SEEDS = 3
+"""Seeds of each candidate, unless the user says."""
+
+MOST_SEEDS = 20
+"""Seeds of each candidate at most in a comparison with a margin, unless the user says."""
 
 LR_RATIO = 10**0.5
 """Ratio of neighbours in the grid of learning rates: two trials a decade."""
@@ -44,8 +54,11 @@ class Settings:
     vary: values by dotted key; `width` is that of all backbones in the backbone. `model.backbone.position` also takes
     positions that are added to the embeddings (`Sinusoidal`), which are `model.position` in a recipe.
     match: the budget that is made equal to the reference's, which is the first candidate. seeds: number of seeds.
-    lr_trials: learning rates for each candidate; 0: nothing is tuned. depths: try half and double the depth at an equal
-    budget, where backbones are compared at equal parameters or FLOPs and tuned. measure: measure speed and memory.
+    lr_trials: learning rates for each candidate; 0: nothing is tuned. tuning_seeds: seeds of the best trials, 1 or 2.
+    depths: try other depths at an equal budget, where backbones are compared at equal parameters or FLOPs and tuned.
+    measure: measure speed and memory.
+    until_sure: the margin δ, as the page shows the metric: after every seed each candidate is judged against the
+    reference, and gets no more once that is decided; `seeds` is then the most. None: every candidate gets `seeds`.
     threads: torch's threads in each process; None: as OMP_NUM_THREADS says, or the cores are shared by the jobs.
     Raises UsageError for values out of range, or settings that contradict each other.
 
@@ -60,8 +73,10 @@ class Settings:
     backbones: list[str] = field(default_factory=list)
     vary: dict[str, list[str]] = field(default_factory=dict)
     match: Match = "parameters"
-    seeds: int = 3
+    until_sure: float | None = None
+    seeds: int = NUM_SEEDS
     lr_trials: int = 3
+    tuning_seeds: int = 2
     depths: bool = True
     measure: bool = True
     threads: int | None = None
@@ -74,6 +89,16 @@ class Settings:
             number = getattr(self, name)
             if number is not None and number < least:
                 raise UsageError(f"--{name.replace('_', '-')} is {number}; give {least} or more")
+        delta = self.until_sure
+        if delta is not None and not 0 < delta < math.inf:
+            raise UsageError(
+                f"--until-sure is {delta:g}; give a number above 0, such as 1 for a percentage point"
+            )
+        if delta is not None and self.seeds < MIN_SEEDS:
+            advice = f"give {MIN_SEEDS} or more with --until-sure, which decides nothing before"
+            raise UsageError(f"--seeds is {self.seeds}; {advice}")
+        if self.tuning_seeds not in (1, 2):
+            raise UsageError(f"--tuning-seeds is {self.tuning_seeds}; give 1 or 2")
         if "seed" in self.vary:
             raise UsageError(
                 "--vary seed: every candidate is trained with the same seeds; give --seeds 5 for more"
@@ -92,13 +117,14 @@ class Settings:
     def variants(self) -> list[Variant]:
         """Differences of every candidate from the recipe, the reference first."""
         found = []
+        named = {key: _names(key, values) for key, values in self.vary.items()}
         backbones: list[str | None] = [*self.backbones] or [None]
         for backbone, *chosen in product(backbones, *self.vary.values()):
             names = [] if backbone is None else [_short(backbone)]
             width = None
             values: dict[str, object] = {}
             for key, value in zip(self.vary, chosen):
-                names.append(_short(f"{key}={value}"))
+                names.append(named[key][str(value)])
                 if key == "width":
                     width = value
                 elif key == "model.backbone.position" and value in components("position"):
@@ -115,9 +141,17 @@ class Settings:
         return is_wanted and self.match in ("parameters", "flops")
 
     @property
+    def identity(self) -> dict[str, object]:
+        """Settings that make it another comparison. The most seeds of one with a margin may be raised later."""
+        found = asdict(self)
+        if self.until_sure is not None:
+            del found["seeds"]
+        return found
+
+    @property
     def digest(self) -> str:
-        """Eight digits of the SHA-256 of all settings, which name the comparison."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
+        """Eight digits of the SHA-256 of its identity, which name the comparison."""
+        return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:8]
 
     def command(self) -> str:
         """The command line that repeats this comparison."""
@@ -129,7 +163,7 @@ class Settings:
         for key, values in self.vary.items():
             words += ["--vary", f"{key}={','.join(values)}"]
         defaults = {name: f.default for name, f in self.__dataclass_fields__.items()}
-        for name in ("match", "seeds", "lr_trials", "threads"):
+        for name in ("match", "seeds", "until_sure", "lr_trials", "tuning_seeds", "threads"):
             if getattr(self, name) != defaults[name]:
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         if not self.measure:
@@ -170,6 +204,16 @@ def _values(text: str) -> list[str]:
         else:
             values[-1] += letter
     return [value.strip() for value in values if value.strip()]
+
+
+def _names(key: str, values: Sequence[str]) -> dict[str, str]:
+    """Name of each value of a key: its type alone, and as it is written where two have the same type."""
+    short = [_short(f"{key}={value}") for value in values]
+    last = key.rpartition(".")[2]
+    return {
+        value: name if short.count(name) == 1 else f"{last}={value}"
+        for value, name in zip(values, short)
+    }
 
 
 def _short(label: str) -> str:

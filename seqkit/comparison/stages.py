@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,29 +19,33 @@ from typing import Any, NamedTuple
 from seqkit.analysis.measured import Cost
 from seqkit.comparison.candidates import Candidate, Size
 from seqkit.comparison.cells import Cell, Ended
-from seqkit.comparison.settings import LR_RATIO, Settings
+from seqkit.comparison.sequential import planned, too_fine
+from seqkit.comparison.settings import LR_RATIO, MIN_SEEDS, Settings
+from seqkit.comparison.statistics import Scores
 from seqkit.comparison.types import Metric, Trial
 from seqkit.config.record import learning_rates
+
+log = logging.getLogger("seqkit")
 
 Execute = Callable[[Sequence[Cell]], Mapping[str, Ended]]
 """Runs cells, and returns the result of each by its id."""
 
 Asking = Generator[list[Cell], Mapping[str, Ended], "Tuned"]
 
-RULES = 4
+RULES = 5
 """Version of how trials follow from results. Old trial results would get another meaning under a new one."""
 
 VALIDATIONS = 8
 """Points of a validation curve, where validation generates nothing."""
 
 TUNING_SEEDS = (1001, 1002)
-"""Seeds of trials: no reported run has them. The best two rates, and depths, are tried with both."""
+"""Seeds of trials: no reported run has them. The best two settings are tried with both."""
 
 BEYOND = 3
 """Most learning rates that are added beyond the ends of a candidate's grids, where the best lies there."""
 
 AGAIN = 2
-"""Number of the best rates that are tried with the second seed."""
+"""Number of the best settings that are tried with the second seed."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Plan:
         """Everything from which the runs and their verdicts follow."""
         return {
             "rules": RULES,
-            "settings": asdict(self.settings),
+            "settings": self.settings.identity,
             "metric": self.metric.name,
             "candidates": [asdict(candidate) for candidate in self.candidates],
             "plugins": [
@@ -72,13 +77,13 @@ class Plan:
 
     @property
     def num_cells(self) -> int:
-        """Number of runs that are known beforehand; a best rate at the end of a grid adds some."""
+        """Number of runs that are known beforehand; a best rate or depth at the end of a grid adds some."""
         settings = self.settings
         number = 0
         for one in self.candidates:
             number += len(grid_of(self, one)) + settings.seeds
             if settings.lr_trials > 1:
-                number += AGAIN + len(TUNING_SEEDS) * len(one.depths)
+                number += AGAIN * (settings.tuning_seeds - 1) + len(_beside(0, one.ladder))
         return number + settings.measure
 
 
@@ -90,10 +95,10 @@ class Rate(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A rate, and the number of another depth; None: the candidate's own."""
+    """A rate and a depth, as a step of `Candidate.ladder`."""
 
     rate: Rate
-    depth: int | None = None
+    step: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Trained:
-    """All results. runs: by name and seed. configs: of the runs, by name."""
+    """All results. runs: by name and seed. configs: of the runs with the first seed, by name."""
 
     tuned: dict[str, Tuned]
     runs: dict[str, dict[int, Ended]]
@@ -118,13 +123,9 @@ class Trained:
 def train(plan: Plan, execute: Execute) -> Trained:
     """Tune, run and measure all candidates."""
     tuned = _together({one.name: tune(plan, one) for one in plan.candidates}, execute)
-    cells = _reported(plan, tuned)
-    ended = execute(cells)
+    runs = _reported(plan, tuned, execute)
+    configs = {one.name: _run(plan, tuned, 1, one).config for one in plan.candidates}
     costs = _measured(plan, tuned, execute) if plan.settings.measure else {}
-    runs: dict[str, dict[int, Ended]] = {}
-    for cell in cells:
-        runs.setdefault(cell.candidate, {})[cell.config["seed"]] = ended[cell.id]
-    configs = {cell.candidate: cell.config for cell in cells}
     return Trained(tuned, runs, costs, configs)
 
 
@@ -150,32 +151,26 @@ def _together(asking: Mapping[str, Asking], execute: Execute) -> dict[str, Tuned
 def tune(plan: Plan, candidate: Candidate) -> Asking:
     """Ask for trials of a candidate, and return the settings that they chose.
 
-    First every rate of the grid with one seed, and one more beyond its end while the best lies there. Then the best two
-    with a second seed, by whose mean the grid may go on. Last, at the best rate, other depths at the same budget.
+    First every rate of the grid with one seed, then half and double the depth at the best rate. Last the best two of
+    all with a second seed, by whose mean one is chosen, unless the settings want one seed. While the best is at an end
+    of the rates or of the depths that were tried, the next one beyond is tried, too.
     """
     search = _Search(plan, candidate)
     once = TUNING_SEEDS[:1]
     grid = [Setting(rate) for rate in grid_of(plan, candidate)]
-    most = len(grid) + BEYOND
     yield from search.ask(grid, once)
     if plan.settings.lr_trials < 2:
-        return search.tuned(search.best(grid, once))
-    while len(grid) < most and (further := _further(grid, search.best(grid, once))):
-        grid.append(further)
-        yield from search.ask([further], once)
-    twice = search.ranked(grid, once)[:AGAIN]
-    yield from search.ask(twice, TUNING_SEEDS[1:])
-    while len(grid) < most and (further := _further(grid, search.best(twice, TUNING_SEEDS))):
-        grid.append(further)
-        twice.append(further)
-        yield from search.ask([further], TUNING_SEEDS)
-    best = search.best(twice, TUNING_SEEDS) or search.best(grid, once)
-    if best is not None and candidate.depths:
-        depths = [Setting(best.rate, depth) for depth in range(len(candidate.depths))]
-        yield from search.ask(depths, TUNING_SEEDS)
-        seeds = TUNING_SEEDS if search.mean(best, TUNING_SEEDS) else once
-        best = search.best([best, *depths], seeds)
-    return search.tuned(best)
+        return search.tuned(search.best(once))
+    while further := search.further_rates(search.best(once)):
+        yield from search.ask(further, once)
+    while further := search.further_depths(search.best(once)):
+        yield from search.ask(further, once)
+    if plan.settings.tuning_seeds < 2:
+        return search.tuned(search.best(once))
+    yield from search.ask(search.ranked(once)[:AGAIN], TUNING_SEEDS[1:])
+    while further := search.further(search.best(TUNING_SEEDS)):
+        yield from search.ask(further, TUNING_SEEDS)
+    return search.tuned(search.best(TUNING_SEEDS) or search.best(once))
 
 
 class _Search:
@@ -195,9 +190,7 @@ class _Search:
         ended = yield list(cells.values())
         for (setting, seed), cell in cells.items():
             result = ended[cell.id]
-            other = Size()
-            if setting.depth is not None:
-                other = self.candidate.depths[setting.depth]
+            other = self.candidate.ladder[setting.step] if setting.step else Size()
             name = self.plan.metric.name
             loss = result.metrics.get("loss")
             # else the loss stands for a metric that single trials do not have
@@ -225,33 +218,51 @@ class _Search:
         sign = -1 if self.higher_is_better else 1
         return sign * fmean(score for score, _ in known), fmean(loss or 0.0 for _, loss in known)
 
-    def ranked(self, among: Sequence[Setting], seeds: Sequence[int]) -> list[Setting]:
+    def ranked(self, seeds: Sequence[int]) -> list[Setting]:
         """Settings that ended well with all these seeds, the best first."""
-        means = {one: mean for one in among if (mean := self.mean(one, seeds)) is not None}
+        tried = dict.fromkeys(setting for setting, _ in self.trials)
+        means = {one: mean for one in tried if (mean := self.mean(one, seeds)) is not None}
         return sorted(means, key=means.__getitem__)
 
-    def best(self, among: Sequence[Setting], seeds: Sequence[int]) -> Setting | None:
+    def best(self, seeds: Sequence[int]) -> Setting | None:
         """The best setting of those that ended well with all these seeds."""
-        return next(iter(self.ranked(among, seeds)), None)
+        return next(iter(self.ranked(seeds)), None)
+
+    def further_rates(self, best: Setting | None) -> list[Setting]:
+        """The rate beyond the best one, where that is at an end of its optimizer's; empty where it is within."""
+        rates = {one.rate for one, _ in self.trials}
+        if best is None or len(rates) >= len(grid_of(self.plan, self.candidate)) + BEYOND:
+            return []
+        optimizer, power = best.rate
+        beyond = {Rate(optimizer, power - 1), Rate(optimizer, power + 1)} - rates
+        return [best._replace(rate=rate) for rate in sorted(beyond)]
+
+    def further_depths(self, best: Setting | None) -> list[Setting]:
+        """The depths beside the best one that were not tried."""
+        if best is None:
+            return []
+        tried = {one.step for one, _ in self.trials}
+        steps = _beside(best.step, self.candidate.ladder)
+        return [best._replace(step=step) for step in steps if step not in tried]
+
+    def further(self, best: Setting | None) -> list[Setting]:
+        """The settings beyond the best one, where that is at an end."""
+        return [*self.further_rates(best), *self.further_depths(best)]
 
     def tuned(self, best: Setting | None) -> Tuned:
         """The chosen setting; without one, the candidate as it is."""
         trials = list(self.trials.values())
         if best is None:
             return Tuned({}, self.candidate.size, trials)
-        return Tuned(rate_values(self.candidate, best.rate), self._size(best), trials)
-
-    def _size(self, setting: Setting) -> Size:
-        if setting.depth is None:
-            return self.candidate.size
-        return self.candidate.depths[setting.depth]
+        values = rate_values(self.candidate, best.rate)
+        return Tuned(values, self.candidate.ladder[best.step], trials)
 
     def _cell(self, setting: Setting, seed: int) -> Cell:
-        size = self._size(setting)
+        size = self.candidate.ladder[setting.step]
         values = rate_values(self.candidate, setting.rate)
         words = [f"{value:g}" if isinstance(value, float) else value for value in values.values()]
         name = "-".join(words)
-        if setting.depth is not None:
+        if setting.step:
             name = f"{name}-depth-{size.depth}"
         slug = slug_of(self.candidate.name)
         return Cell(
@@ -285,44 +296,74 @@ def rate_values(candidate: Candidate, rate: Rate) -> dict[str, str | float]:
     return values
 
 
-def _further(grid: Sequence[Setting], best: Setting | None) -> Setting | None:
-    """The rate beyond the best one, where that is at an end of its optimizer's grid; None where it is within."""
-    if best is None:
-        return None
-    optimizer, power = best.rate
-    powers = [one.rate.power for one in grid if one.rate.optimizer == optimizer]
-    if power == max(powers):
-        return Setting(Rate(optimizer, power + 1))
-    if power == min(powers):
-        return Setting(Rate(optimizer, power - 1))
-    return None
+def _beside(step: int, ladder: Mapping[int, Size]) -> list[int]:
+    """The steps of the ladder before and after one."""
+    return [one for one in (step - 1, step + 1) if one in ladder]
 
 
 # ── runs and costs ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _reported(plan: Plan, tuned: Mapping[str, Tuned]) -> list[Cell]:
-    """The runs of the page: all candidates with one seed, then the next.
+def _reported(
+    plan: Plan, tuned: Mapping[str, Tuned], execute: Execute
+) -> dict[str, dict[int, Ended]]:
+    """The runs of the page by candidate and seed: all with one seed, then the next.
 
-    A comparison that is stopped has then run as many seeds of each candidate.
+    A comparison that is stopped has then run as many seeds of each candidate. With a margin, later seeds are for the
+    reference and the candidates that are undecided; this follows from the results alone, so all machines ask for it.
     """
-    cells = []
-    for seed, candidate in product(range(1, plan.settings.seeds + 1), plan.candidates):
-        slug = slug_of(candidate.name)
-        own = tuned[candidate.name]
-        cells.append(
-            Cell(
-                id=f"{slug}/seed-{seed}",
-                kind="run",
-                candidate=candidate.name,
-                config=config_of(plan, candidate, own.values | own.size.values, seed),
-                metric=plan.metric.name,
-                examines=seed == 1,
-                has_baseline=seed == 1 and candidate is plan.candidates[0],
-                broken=candidate.broken,
-            )
-        )
-    return cells
+    settings = plan.settings
+    is_fixed = settings.until_sure is None
+    runs: dict[str, dict[int, Ended]] = {one.name: {} for one in plan.candidates}
+    candidates = plan.candidates
+    seeds = range(1, 1 + (settings.seeds if is_fixed else MIN_SEEDS))
+    while candidates and seeds.start <= settings.seeds:
+        cells = [_run(plan, tuned, *one) for one in product(seeds, candidates)]
+        ended = execute(cells)
+        for cell in cells:
+            runs[cell.candidate][cell.config["seed"]] = ended[cell.id]
+        candidates = [] if is_fixed else _undecided(plan, candidates, runs)
+        seeds = range(seeds.stop, seeds.stop + 1)
+    return runs
+
+
+def _undecided(
+    plan: Plan, candidates: Sequence[Candidate], runs: Mapping[str, Mapping[int, Ended]]
+) -> list[Candidate]:
+    """The reference and those candidates on which more seeds may decide; none: there are none.
+
+    One that breaks a law is compared with none. One of which no seed finished has nothing to be compared.
+    """
+    delta = plan.settings.until_sure
+    assert delta is not None
+    scores = {}
+    for one in candidates:
+        sound = {s: ended.scores for s, ended in runs[one.name].items() if ended.scores is not None}
+        if sound and not one.broken:
+            scores[one.name] = Scores.by_seed(sound)
+    reference = plan.candidates[0]
+    pairs = list(planned(scores, reference.name, plan.metric, delta, len(plan.candidates) - 1))
+    told = too_fine(pairs, plan.metric, delta)
+    if told and {one.seeds for one in pairs} == {MIN_SEEDS}:
+        log.warning("%s.", told)
+    ended = {pair.a for pair in pairs if pair.verdict != "undecided"}
+    left = [one for one in candidates[1:] if one.name in scores.keys() - ended]
+    return [reference, *left] if left and reference.name in scores else []
+
+
+def _run(plan: Plan, tuned: Mapping[str, Tuned], seed: int, candidate: Candidate) -> Cell:
+    """A run of a candidate with the settings that were chosen for it."""
+    own = tuned[candidate.name]
+    return Cell(
+        id=f"{slug_of(candidate.name)}/seed-{seed}",
+        kind="run",
+        candidate=candidate.name,
+        config=config_of(plan, candidate, own.values | own.size.values, seed),
+        metric=plan.metric.name,
+        examines=seed == 1,
+        has_baseline=seed == 1 and candidate is plan.candidates[0],
+        broken=candidate.broken,
+    )
 
 
 def _measured(plan: Plan, tuned: Mapping[str, Tuned], execute: Execute) -> dict[str, Cost]:

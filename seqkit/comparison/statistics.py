@@ -10,15 +10,18 @@ s seeds · e test examples · u units: the examples, or groups of them that are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import stats
 
 from seqkit.comparison.types import Difference, Interval, Metric
+
+if TYPE_CHECKING:
+    from seqkit.comparison.scores import ExampleScores
 
 K = TypeVar("K")
 
@@ -30,6 +33,10 @@ REST = 0.5
 
 With 3 seeds and 10 examples that have no effects of their own, the estimate may be near zero; without this bound, 84 %
 of the intervals contain the true value."""
+
+
+PLANNED = 0.8
+"""Share of the error rate that the pairs with the reference have before any pair is told apart."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,13 @@ class Scores:
             np.array(denominators, dtype=float),
             of_examples,
         )
+
+    @classmethod
+    def by_seed(cls, scores: Mapping[int, ExampleScores]) -> Scores:
+        """Scores of the seeds that finished."""
+        first = next(iter(scores.values()))
+        runs = [(seed, one.numerator, one.denominator) for seed, one in scores.items()]
+        return cls.of(runs, first.groups)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All fields by name, as they are published."""
@@ -122,40 +136,52 @@ def spread(scores: Scores, metric: Metric) -> tuple[float, float | None, Interva
         return mean, std, None
     variance, df = _variance(parts)
     if metric.proportion:
-        return mean, std, _proportion(mean, variance, df, linear.shape[1])
+        most = float(scores.denominator.sum())
+        return mean, std, _proportion(mean, (variance, df), linear.shape[1], most)
     half = float(stats.t.ppf((1 + LEVEL) / 2, df)) * variance**0.5
     return mean, std, (float(linear.mean()) - half, float(linear.mean()) + half)
 
 
 def differences(scores: Mapping[str, Scores], metric: Metric) -> list[Difference]:
-    """The difference of every pair of candidates, in the order of the mapping, corrected for all pairs (Holm 1979).
+    """The difference of every pair of candidates, in the order of the mapping, corrected for all pairs (`corrected`).
 
-    Test examples are paired if both have equally many, so that common effects cancel. Seeds are not paired: two
-    candidates draw different weights from the same seed. Each pair has its own variance: with a common one, a single
-    unstable candidate would hide all differences. An interval is corrected as its p-value is, so it contains zero if
-    the pair is not told apart. If a proportion differs equally on all units and seeds, the variance is zero. The
-    interval then has the width that u units cannot exclude (Clopper and Pearson 1934, for 0 of u), and p is that of a
-    sign test.
+    The pairs with the first candidate are the planned ones. Test examples are paired if both have equally many, so that
+    common effects cancel. Seeds are not paired: two candidates draw different weights from the same seed. Each pair has
+    its own variance: with a common one, a single unstable candidate would hide all differences. An interval is
+    corrected as its p-value is, so it contains zero if the pair is not told apart. If a proportion differs equally on
+    all units and seeds, the variance is zero. The interval then has the width that u units cannot exclude (Clopper and
+    Pearson 1934, for 0 of u), and p is that of a sign test.
     """
     contrasts = {
         pair: _contrast(scores[pair[0]], scores[pair[1]], metric)
         for pair in combinations(scores, 2)
     }
     p = {pair: own for pair, one in contrasts.items() if (own := one.tested(LEVEL)[1]) is not None}
-    corrected = holm(p)
-    factors = _holm_factors(p)
+    steps = corrected(p, [pair for pair in p if pair[0] == next(iter(scores))])
     found = []
     for (a, b), one in contrasts.items():
-        interval, own = one.tested(1 - (1 - LEVEL) / factors.get((a, b), 1))
-        mean = one.difference
-        p_holm = corrected.get((a, b))
-        pairs = one.pairs
+        step = steps.get((a, b))
+        interval = one.tested(1 - (1 - LEVEL) * step.weight)[0] if step else None
         found.append(
             Difference(
-                a=a, b=b, difference=mean, interval=interval, p=own, p_holm=p_holm, pairs=pairs
+                a=a,
+                b=b,
+                difference=one.difference,
+                interval=interval,
+                p=p.get((a, b)),
+                p_holm=step.p if step else None,
+                pairs=one.pairs,
+                identical=_identical(scores[a], scores[b]),
             )
         )
     return found
+
+
+def _identical(a: Scores, b: Scores) -> bool:
+    return a.seeds == b.seeds and all(
+        np.array_equal(one, other)
+        for one, other in ((a.numerator, b.numerator), (a.denominator, b.denominator))
+    )
 
 
 class _Contrast(NamedTuple):
@@ -203,31 +229,49 @@ def _contrast(a: Scores, b: Scores, metric: Metric) -> _Contrast:
     return _Contrast(observed, parts, mine.shape[1], pairs, metric.proportion)
 
 
-def holm(p: Mapping[K, float]) -> dict[K, float]:
+class Corrected(NamedTuple):
+    """A p-value after correction, and the share of the error rate at which its pair was tested."""
+
+    p: float
+    weight: float
+
+
+def corrected(p: Mapping[K, float], planned: Collection[K] = ()) -> dict[K, Corrected]:
     """p-values, corrected so that at most 5 % of pages call any pair different that is equal.
 
-    Holm 1979: the smallest is multiplied by the number of pairs, the next by one less; none is below the one before.
+    The weighted procedure of Holm (1979), with weights that depend on the pairs that are left: the smallest p / weight
+    of these is tested at 5 %, and if it is below, its pair leaves. Planned pairs share `PLANNED` of the error rate,
+    and hand half of that over to the others, in equal parts, as they leave. When one of the two families is empty, the
+    other has all. As no weight falls when a pair leaves, this is a closed test of weighted Bonferroni tests (Hommel,
+    Bretz and Maurer 2007; as graphs, Bretz et al. 2009). Without planned pairs, it is Holm's unweighted procedure.
     """
-    adjusted = {}
+    left = list(p)
+    num_planned = sum(pair in planned for pair in p)
     largest = 0.0
-    for i, pair in enumerate(sorted(p, key=p.__getitem__)):
-        largest = max(largest, min(1.0, p[pair] * (len(p) - i)))
-        adjusted[pair] = largest
-    return adjusted
-
-
-def _holm_factors(p: Mapping[K, float]) -> dict[K, int]:
-    """Factor of each p-value in Holm's correction; pairs that are not told apart have the factor of the first such."""
-    order = sorted(p, key=p.__getitem__)
-    apart = next((i for i, pair in enumerate(order) if p[pair] * (len(p) - i) >= 1 - LEVEL), len(p))
-    return {pair: len(p) - min(i, apart) for i, pair in enumerate(order)}
+    found: dict[K, Corrected] = {}
+    kept: dict[K, float] = {}
+    while left:
+        own = [pair for pair in left if pair in planned]
+        share = float(bool(own))
+        if 0 < len(own) < len(left):
+            share = PLANNED * (1 + len(own) / num_planned) / 2
+        others = (1 - share) / max(len(left) - len(own), 1)
+        weights = {pair: share / len(own) if pair in own else others for pair in left}
+        pair = min(left, key=lambda one: p[one] / weights[one])
+        largest = max(largest, min(1.0, p[pair] / weights[pair]))
+        # pairs that are not told apart have the weights of the step at which the test ends
+        if largest >= 1 - LEVEL and not kept:
+            kept = weights
+        found[pair] = Corrected(largest, kept.get(pair, weights[pair]))
+        left.remove(pair)
+    return found
 
 
 def _crossed(linear: np.ndarray) -> list[Part]:
     """Variance of the mean of scores [s u]: parts of seeds and units, minus the rest, which is in both."""
     num_seeds, num_units = linear.shape
     total = num_seeds * num_units
-    seeds, units, rest = _mean_squares(linear)
+    seeds, units, rest = mean_squares(linear)
     if total == 1:
         return []
     if num_seeds == 1:
@@ -253,7 +297,7 @@ def _examples_paired(a: np.ndarray, b: np.ndarray) -> list[Part]:
     return parts
 
 
-def _mean_squares(x: np.ndarray) -> tuple[float, float, float]:
+def mean_squares(x: np.ndarray) -> tuple[float, float, float]:
     """Mean squares of scores [s u]: of seeds, units and the rest; 0 where that has no degrees of freedom."""
     num_seeds, num_units = x.shape
     rows = x.mean(axis=1, keepdims=True)
@@ -277,14 +321,18 @@ def _variance(parts: Sequence[Part]) -> tuple[float, float]:
     return variance, max(variance**2 / squares, least)
 
 
-def _proportion(mean: float, variance: float, df: float, num_units: int) -> tuple[float, float]:
-    """Clopper and Pearson's interval for as many independent examples as give this variance (Korn, Graubard)."""
+def _proportion(mean: float, own: tuple[float, float], num_units: int, most: float) -> Interval:
+    """Clopper and Pearson's interval for as many independent answers as give this variance (Korn, Graubard).
+
+    own: variance of the mean, and its degrees of freedom. most: answers that were given: no more count.
+    """
+    variance, df = own
     count = float(num_units)
     if variance > 0 and 0 < mean < 1:
         by_normal = stats.t.ppf((1 + LEVEL) / 2, max(num_units - 1, 1)) / stats.t.ppf(
             (1 + LEVEL) / 2, df
         )
-        count = mean * (1 - mean) / variance * float(by_normal) ** 2
+        count = min(mean * (1 - mean) / variance * float(by_normal) ** 2, most)
     successes = mean * count
     tail = (1 - LEVEL) / 2
     if successes > 0:

@@ -88,9 +88,10 @@ class Row:
     """A candidate with its results. mean, std, interval: of the metric over its seeds; None: no seed finished.
 
     training_flops: of a step. budget_gap: to the reference, relative. farthest: tokens between an input and an output
-    that depends on it, at most; None: all. longest: tokens of the longest test example. untuned, config: the
-    configuration before and after tuning, as YAML. chosen: settings that trials chose, by dotted key. constant: the
-    metric of the constant prediction that is best in training. broken: sentences on the laws that its model breaks.
+    that depends on it, at most; None: all. longest: tokens of the longest test example. depths: all at which it could
+    have the budget; empty: it is not known. untuned, config: the configuration before and after tuning, as YAML.
+    chosen: settings that trials chose, by dotted key. constant: the metric of the constant prediction that is best in
+    training. broken: sentences on the laws that its model breaks.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Row:
     budget_gap: float | None = None
     farthest: int | None = None
     longest: int = 0
+    depths: list[int] = field(default_factory=list)
     untuned: str = ""
     chosen: dict[str, Any] = field(default_factory=dict)
     trials: list[Trial] = field(default_factory=list)
@@ -135,11 +137,18 @@ class Row:
         return "no value"
 
 
+Verdict = Literal["better", "worse", "equal", "too close for these test examples", "undecided"]
+"""Decision on a candidate against the reference, by a margin δ."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """a - b: the difference of the means, its interval and p-value (None: one seed and one unit), and Holm's p-value.
+    """a - b: the difference of the means, its interval and p-value (None: one seed and one unit).
 
-    pairs: what was paired, in words. better: the better of the two; None: they are not told apart.
+    p_holm: the p-value, corrected for all pairs (`statistics.corrected`) as the interval is. pairs: what was paired, in
+    words. better: the better of the two; None: they are not told apart. identical: all scores are equal.
+    verdict, seeds, of_examples: of a that was judged after every seed: what was decided, with how many seeds, and the
+    half width that more of them do not reduce. There is no p-value then, and the interval holds at all rounds at once.
     """
 
     a: str
@@ -150,6 +159,10 @@ class Difference:
     p_holm: float | None
     pairs: str
     better: str | None = None
+    identical: bool = False
+    verdict: Verdict | None = None
+    seeds: int = 0
+    of_examples: float = 0.0
 
     def turned(self) -> Difference:
         """b - a."""
@@ -240,6 +253,11 @@ class Results(Json):
     def by_name(self) -> dict[str, Row]:
         """Candidates by name."""
         return {row.name: row for row in self.candidates}
+
+    @property
+    def until_sure(self) -> float | None:
+        """The margin that each candidate was judged by after every seed; None: the seeds were fixed beforehand."""
+        return self.settings.get("until_sure")
 
     @property
     def least(self) -> float:

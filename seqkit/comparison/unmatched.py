@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from seqkit.comparison.candidates import Sizes
+from seqkit.comparison.candidates import EQUAL, RATIO, Sizes
 from seqkit.comparison.types import Results, Row, Unmatched
-from seqkit.comparison.verdicts import rate_at_edge
+from seqkit.comparison.verdicts import depth_at_edge, depths_tried, rate_at_edge, same_function
 from seqkit.config.recipe import load_yaml
 
 HANDLED = ("trainer.max_steps", "trainer.max_epochs", "trainer.min_steps", "model.backbone.type")
@@ -16,14 +16,19 @@ HANDLED = ("trainer.max_steps", "trainer.max_epochs", "trainer.min_steps", "mode
 
 SPLITS = ("training", "validation", "test")
 
-EXPECTED = ("trainer.val_check_interval", "trainer.check_val_every_n_epoch", "model.adjacency")
+EXPECTED = (
+    "trainer.val_check_interval",
+    "trainer.check_val_every_n_epoch",
+    "model.adjacency",
+    RATIO,
+)
 """Keys that the comparison itself sets."""
+
+COMPARED = ("model.backbone.mixer", "model.backbone.dim", "model.backbone.depth")
+"""Keys by which backbones differ that are compared, or that are matched and tuned."""
 
 MATCH = {"parameters": "parameters", "FLOPs of a training step": "flops"}
 """Setting of `--match` that makes a size equal."""
-
-TOLERANCE = 0.02
-"""Two budgets are equal up to this share of the reference's."""
 
 
 def unmatched(results: Results) -> list[Unmatched]:
@@ -39,6 +44,7 @@ def unmatched(results: Results) -> list[Unmatched]:
         _splits,
         _overlap,
         _surroundings,
+        _same_function,
     )
     found = [finding for check in checks for finding in check(results, rows)]
     return sorted(found, key=lambda finding: finding.kind != "warning")
@@ -78,7 +84,7 @@ def _sizes(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
         # the others were matched to it, not to each other
         if is_asked and results.reference in values:
             gap = max(abs(value / values[results.reference] - 1) for value in values.values())
-        if gap > TOLERANCE:
+        if gap > EQUAL:
             each = _by_name({n: f"{value:,}" for n, value in values.items()})
             text = f"They differ by up to {100 * gap:.0f} % ({each})."
             is_warning = is_asked or (what == "parameters" and results.match == "none")
@@ -131,15 +137,39 @@ def _tuning(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
         counts = {row.name: sum(trial.error is None for trial in row.trials) for row in rows}
         yield _warning("tuning trials", f"Trials failed; those that finished: {_by_name(counts)}.")
     for row in rows:
-        if edge := rate_at_edge(row):
+        for edge in filter(None, (rate_at_edge(row), depth_at_edge(row))):
             yield _warning("tuning", edge)
+    yield from _searches(rows)
     text = "Weight decay, dropout, warm-up, schedule, clipping and batch size are the recipe's."
+    if not tuning.depths:
+        text = f"Depth, {text[0].lower()}{text[1:]}"
     yield _note("other settings", f"{text} They were not tuned, and may suit one candidate better.")
+
+
+def _searches(rows: Sequence[Row]) -> Iterator[Unmatched]:
+    """Unequal numbers of trials, learning rates and depths; a warning where one candidate has one depth alone."""
+    depths = [len(depths_tried(row)) for row in rows]
+    numbers = {}
+    for row, number in zip(rows, depths):
+        rates = {str(one.values) for one in row.trials}
+        numbers[row.name] = f"{len(row.trials)}, {len(rates)}, {number}"
+    if len(set(numbers.values())) < 2:
+        return
+    tell = _warning if min(depths) == 1 < max(depths) else _note
+    text = f"Candidates had unequal numbers of trials, rates and depths ({_by_name(numbers)})"
+    why = "A search goes on while the best lies at an end, and leaves out depths that the budget does not allow"
+    yield tell("tuning trials", f"{text}. {why}.")
+
+
+def _same_function(results: Results, _rows: Sequence[Row]) -> Iterator[Unmatched]:
+    for pair in results.differences:
+        if same := same_function(pair, results):
+            yield _warning("equal scores", same)
 
 
 def _seeds(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched]:
     seeds = {row.name: sorted(run.seed for run in row.sound) for row in rows}
-    if len({tuple(one) for one in seeds.values()}) > 1:
+    if len({tuple(one) for one in seeds.values()}) > 1 and results.until_sure is None:
         yield _warning("seeds", f"Candidates have different seeds ({_by_name(seeds)}).")
     few = [name for name, one in seeds.items() if len(one) == 1]
     if few:
@@ -220,6 +250,8 @@ def _configurations(results: Results, rows: Sequence[Row]) -> Iterator[Unmatched
         ):
             continue
         if key.startswith("optimizer.") and (key.endswith("lr") or is_chosen):
+            continue
+        if "model.backbone" in own and key.startswith(COMPARED):
             continue
         if key.startswith("model.backbone.") and _follows_from_the_type(key, flat):
             continue

@@ -72,11 +72,20 @@ def chunked_scan_flops(
     For each token and head, with m of a chunk: 2 m + 3 of the decays and their exponentials, 2 c + e of products with
     them; with beta m^2 of the triangular system, 2 (c + e) of its two sides. For each chunk 2 c e of the state.
     """
-    m = min(chunk, n)
+    m = tokens_of_chunk(n, chunk)
     each = 2 * m + 3 + 2 * c + e
     if delta:
         each += m * m + 2 * (c + e)
     return b * h * (n * each + -(-n // m) * 2 * c * e)
+
+
+def tokens_of_chunk(n: int, chunk: int = CHUNK) -> int:
+    """The fewest tokens, `chunk` at most, of which as many chunks as before hold all n: 20 are two of 10, not of 16.
+
+    >>> [tokens_of_chunk(n) for n in (5, 16, 20, 33, 160)]
+    [5, 16, 10, 11, 16]
+    """
+    return -(-n // -(-n // chunk))
 
 
 @torch.compiler.disable
@@ -118,7 +127,7 @@ def _token(
 def _chunks(chunk: int, state: Tensor, *tokens: Tensor) -> tuple[Tensor, Tensor]:
     """More than one."""
     b, _, n, _ = tokens[0].shape
-    m = min(chunk, n)
+    m = tokens_of_chunk(n, chunk)
     padding = -n % m
 
     def by_chunk(t: Tensor) -> Tensor:

@@ -59,14 +59,23 @@ def name_conflicts(kind: str) -> list[str]:
     return found
 
 
-@cache
 def _installed(kind: str) -> tuple[Component, ...]:
-    """Components of installed packages, read once in a process: it takes 20 ms, and a recipe asks a hundred times."""
-    return tuple(
-        Component(point.name, point.value, f"from {package}", package=package)
-        for point in entry_points(group=f"seqkit.{kind}s")
-        for package in [point.dist.name if point.dist else "an installed package"]
-    )
+    """Components of installed packages."""
+    return _of_every_kind()[kind]
+
+
+@cache
+def _of_every_kind() -> dict[str, tuple[Component, ...]]:
+    """Components of installed packages by kind, read at once and once in a process: it takes 20 ms."""
+    found = entry_points()
+    return {
+        kind: tuple(
+            Component(point.name, point.value, f"from {package}", package=package)
+            for point in found.select(group=f"seqkit.{kind}s")
+            for package in [point.dist.name if point.dist else "an installed package"]
+        )
+        for kind in KINDS
+    }
 
 
 def find(kind: str, name: str, *more_kinds: str) -> Component:

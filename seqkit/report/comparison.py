@@ -11,11 +11,13 @@ from markupsafe import Markup
 
 from seqkit.comparison.results import read_results
 from seqkit.comparison.stages import Plan
-from seqkit.comparison.types import Results, Row
+from seqkit.comparison.statistics import LEVEL
+from seqkit.comparison.types import Difference, Results, Row
+from seqkit.comparison.verdicts import doubts, untrained
 from seqkit.errors import one_line
 from seqkit.files import write_atomic
 from seqkit.objectives.metric import DASH, fixed
-from seqkit.report import sentences
+from seqkit.report import sentences, sequential
 from seqkit.report.candidate_figures import Line, Mark, lines, mean_line, rate_lines, spreads
 from seqkit.report.figures import svg
 from seqkit.report.numbers import format_number, plural
@@ -86,12 +88,12 @@ def _values(results: Results) -> dict[str, Any]:
         "legend": [(marks[row.name], row.name) for row in results.candidates],
         "configurations": [(row.name, row.config) for row in results.candidates],
         "results": page,
-        "made": _made(results),
+        "made": made(results),
         "overrides": " ".join(results.overrides),
     }
 
 
-def _made(results: Results) -> str:
+def made(results: Results) -> str:
     """When, with what and how long."""
     machine = results.machine
     parts = [f"Run on {results.started[:10]} with torch {results.versions.get('torch', DASH)}"]
@@ -99,7 +101,7 @@ def _made(results: Results) -> str:
         parts.append(f"on {machine['cpu']}")
     if machine.get("threads"):
         parts.append(f"with {plural(machine['threads'], 'thread')} per run")
-    return f"{', '.join(parts)}. The runs took {results.run_minutes:.0f} minutes in total."
+    return f"{', '.join(parts)}. The runs took {plural(round(results.run_minutes), 'minute')} in total."
 
 
 def _subtitle(results: Results) -> str:
@@ -148,10 +150,11 @@ def _ranked_row(results: Results, row: Row, rank: int) -> list[Cell]:
     metric = results.metric
     reference = results.candidates[0]
     small = f"width {row.width}, depth {row.depth or DASH}" if row.width else ""
-    style = "best" if rank == 1 and _is_best(results, row) else ""
+    style = "best" if rank == 1 and is_best(results, row) else ""
     place = Cell(DASH if row.broken else str(rank))
-    if row.broken:
-        small = f"breaks a law, {small}".removesuffix(", ")
+    for is_so, word in ((untrained(row, metric), "untrained"), (row.broken, "breaks a law")):
+        if is_so:
+            small = f"{word}, {small}".removesuffix(", ")
     value = Cell(metric.mean(row.mean, row.std), metric.interval(row.interval))
     if row.mean is None:
         place = Cell(DASH)
@@ -176,7 +179,7 @@ def _ranked_row(results: Results, row: Row, rank: int) -> list[Cell]:
     ]  # fmt: skip
 
 
-def _is_best(results: Results, row: Row) -> bool:
+def is_best(results: Results, row: Row) -> bool:
     others = [
         one.name
         for one in results.candidates
@@ -188,10 +191,11 @@ def _is_best(results: Results, row: Row) -> bool:
 
 def values_are(results: Results) -> str:
     """A sentence on the values of a table: a mean over seeds with its spread, or the value of one seed."""
-    seeds = max((len(row.sound) for row in results.candidates), default=0)
+    seeds = [len(row.sound) for row in results.candidates if row.sound] or [0]
     weights = {run.weights for row in results.candidates for run in row.sound}
-    found = f"mean ± standard deviation over {plural(seeds, 'seed')}"
-    if seeds == 1:
+    least = f"{min(seeds)} to " if min(seeds) < max(seeds) else ""
+    found = f"mean ± standard deviation over {least}{plural(max(seeds), 'seed')}"
+    if max(seeds) == 1:
         found = "values of one seed"
     if weights == {"best"}:
         found += ", each run with its best weights on validation data"
@@ -214,17 +218,29 @@ def plan_table(plan: Plan) -> Table:
 def pairs_table(results: Results) -> Table:
     """All pairs of candidates."""
     metric = results.metric
-    broken = {row.name for row in results.candidates if row.broken}
     rows = [
         [Cell(text) for text in (
-            entry.a, entry.b, metric.signed(entry.difference), metric.interval(entry.interval, signed=True),
-            sentences.p_value(entry),
-            "not compared" if {entry.a, entry.b} & broken else entry.better or "not significant",
+            *(sentences.named(results, name) for name in (entry.a, entry.b)), metric.signed(entry.difference),
+            metric.interval(entry.interval, signed=True), sentences.p_value(entry), _verdict(results, entry),
         )]
         for entry in results.differences
     ]  # fmt: skip
     unit = metric.difference_unit or metric.label
-    return Table(["a", "b", f"a − b ({unit})", "95 % interval", "p after Holm", "better"], rows)
+    return Table(["a", "b", f"a − b ({unit})", "95 % interval", "p, corrected", "better"], rows)
+
+
+def _verdict(results: Results, entry: Difference) -> str:
+    """The better candidate of a pair, or why there is none."""
+    rows = [results.by_name[name] for name in (entry.a, entry.b)]
+    if any(row.broken for row in rows):
+        return "not compared"
+    if entry.better:
+        return entry.better
+    if min(len(row.sound) for row in rows) < 2:
+        return "one seed"
+    if entry.p_holm is not None and entry.p_holm < 1 - LEVEL:
+        return "not settled" if doubts(entry, results) else "too small"
+    return "not significant"
 
 
 def runs_table(results: Results) -> Table:
@@ -283,18 +299,27 @@ def _sections(results: Results) -> list[Chapter]:
     metric = results.metric
     marks = _marks(results)
     rows = ranked(results)
-    rank = f"Sorted by mean. Values are {values_are(results)}, on {plural(results.num_test, 'test example')}."
+    rank = (
+        "Sorted by mean: of candidates that are not told apart, the order says nothing. "
+        f"Values are {values_are(results)}, on {plural(results.num_test, 'test example')}."
+    )
     shown = [(row.name, marks[row.name], row) for row in rows]
     means = [f"{row.name} {metric.number(row.mean)}" for row in rows if row.mean is not None]
     dots = "Each small dot is a seed, the large marker their mean, the bar its 95 % confidence interval."
+    drawn = "mean and interval"
+    if results.until_sure is not None:
+        dots = "Each small dot is a seed, the large marker their mean."
+        drawn = "mean"
     known = ", ".join(means) or "no values"
-    alt = f"{metric.title} of each candidate, seed by seed, with mean and interval: {known}"
+    alt = f"{metric.title} of each candidate, seed by seed, with {drawn}: {known}"
     seeds = [Drawing(svg(spreads(shown, metric)), alt)] if shown else []
     found = [
         Chapter("candidates", "Candidates", [rank, sentences.inference(results)], ranking(results)),
         Chapter("values", "Every seed", [dots], figures=seeds, has_legend=False),
     ]
-    if len(results.differences) > 1:
+    if results.until_sure is not None:
+        found.append(Chapter("differences", "Verdicts", table=sequential.verdicts(results)))
+    elif len(results.differences) > 1:
         found.append(Chapter("differences", "All pairs", table=pairs_table(results)))
     curves = "Lines are means over seeds. A band spans from the lowest seed to the highest."
     found.append(Chapter("curves", "Learning curves", [curves], figures=_curves(rows, marks)))

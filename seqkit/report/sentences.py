@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from seqkit.comparison.candidates import EQUAL
+from seqkit.comparison.seeds import groups
 from seqkit.comparison.statistics import LEVEL
 from seqkit.comparison.types import Difference, Results, Row
-from seqkit.comparison.unmatched import TOLERANCE
-from seqkit.comparison.verdicts import breaks_law, doubts, too_good
+from seqkit.comparison.verdicts import breaks_law, doubts, too_good, untrained
 from seqkit.config.recipe import load_yaml
 from seqkit.objectives.metric import fixed
+from seqkit.report import sequential
 from seqkit.report.numbers import format_number, listed, plural
 from seqkit.runs.summary import reasons_of_trial
 
@@ -55,29 +57,58 @@ def answers(results: Results) -> Answer:
     found = []
     if failed := [row.name for row in results.candidates if row.mean is None]:
         found.append(f"{_subject(failed, 'has', 'have')} no result (see the failures).")
-    if trial := _trial_sentence(results):
+    if trial := trial_sentence(results):
         return Answer(trial, broken, found, is_trial=True)
-    found = [*_baselines(results, order), *found]
+    found = [*_baselines(results, order), *_seeds(results, order), *found]
     if not rivals:
         what = "keeps every law" if broken else "has a result"
         text = f"Only {best.name} {what}: {metric.label} {metric.value(best.mean)}."
         return Answer(text, [*broken, *_too_good(results, order)], found)
+    if results.until_sure is not None:
+        doubted = _overturning(results, results.differences, order, broken)
+        names = {row.name: named(results, row.name) for row in results.candidates}
+        return Answer(sequential.conclusion(results, names), doubted, found)
     rival = rivals[0]
     pair = results.difference(best.name, rival.name)
     assert pair is not None
-    overturning = [f"This is not settled: {why}" for why in doubts(pair, results)]
-    overturning += [
-        one for one in (*broken, *_too_good(results, order)) if one not in "".join(overturning)
-    ]
+    overturning = _overturning(results, [pair], order, broken)
     rest = [row.name for row in others if row is not rival]
     text = _answer(results, best, rival, pair)
     return Answer(text, overturning, [*_others(results, pair, rest), *found])
 
 
-def _too_good(results: Results, rows: Sequence[Row]) -> Iterator[str]:
-    """Sentences on scores that are hardly possible."""
+def _overturning(
+    results: Results, pairs: Sequence[Difference], order: Sequence[Row], broken: Sequence[str]
+) -> list[str]:
+    """Sentences on what could overturn the verdicts on these pairs; with those on broken laws and on scores, once."""
+    found = [f"This is not settled: {why}" for pair in pairs for why in doubts(pair, results)]
+    known = list(dict.fromkeys(found))
+    more = (*broken, *_too_good(results, order))
+    return [*known, *(one for one in more if one not in "".join(known))]
+
+
+def _seeds(results: Results, rows: Sequence[Row]) -> Iterator[str]:
+    """Sentences on candidates that never left chance, and on seeds that their mean hides."""
     for row in rows:
-        if why := too_good(results, row, rows):
+        if why := untrained(row, results.metric):
+            yield f"{row.name} is untrained: {why}."
+        elif told := groups(row, results):
+            yield told
+
+
+def named(results: Results, name: str) -> str:
+    """The name of a candidate, which says so where it never left chance."""
+    return f"{name} (untrained)" if untrained(results.by_name[name], results.metric) else name
+
+
+def _too_good(results: Results, rows: Sequence[Row]) -> Iterator[str]:
+    """Sentences on scores that are hardly possible.
+
+    Perfect alone may be one that reads its labels. Of components that come with seqkit, none does.
+    """
+    is_ours = results.settings.get("plugins") == []
+    for row in rows:
+        if why := too_good(results, row, () if is_ours else rows):
             yield f"{row.name}: {why}."
 
 
@@ -92,33 +123,33 @@ def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
     budget = _budget(results, best, rival)
     side = "higher" if metric.higher_is_better else "lower"
     amount = f"{metric.number(abs(pair.difference))} {metric.difference_unit}".strip() + f" {side}"
-    if {len(best.sound), len(rival.sound)} == {1}:
-        comma = "" if budget.endswith(")") else ","
-        budget += f"{comma} with one seed each"
-    if pair.difference == 0:
-        text = f"{best.name} and {rival.name} have the same mean {metric.label}{budget}"
+    one = named(results, best.name)
+    other = named(results, rival.name)
+    mean = f"The mean {metric.label} of {best.name} is {amount}"
+    if min(len(best.sound), len(rival.sound)) == 1:
+        text = f"One seed decides nothing between {one} and {other}{budget}. {mean}"
+    elif pair.difference == 0:
+        text = f"{one} and {other} have the same mean {metric.label}{budget}"
     elif pair.better is not None:
-        text = (
-            f"{best.name} is better than {rival.name}{budget}. Its mean {metric.label} is {amount}"
-        )
+        text = f"{one} is better than {other}{budget}. Its mean {metric.label} is {amount}"
+    elif pair.p_holm is not None and pair.p_holm < 1 - LEVEL:
+        text = f"{one} is not shown to be better than {other}{budget}. {mean}"
     else:
-        text = f"{best.name} and {rival.name} do not differ significantly{budget}"
-        if pair.p_holm is not None and pair.p_holm < 1 - LEVEL:
-            text = f"{best.name} is not shown to be better than {rival.name}{budget}"
-        text += f". The mean {metric.label} of {best.name} is {amount}"
+        text = f"{one} and {other} do not differ significantly{budget}. {mean}"
     if pair.interval is None:
         text += " (one seed and one test example give no confidence interval)"
     else:
         low, high = sorted(metric.sign * bound for bound in pair.interval)
         number = sum(one.p is not None for one in results.differences)
-        holm = f", both with Holm's correction for {number} pairs" if number > 1 else ""
-        interval = f"95 % confidence interval {metric.number(low)} to {metric.number(high)}"
+        holm = f", both corrected for {number} pairs" if number > 1 else ""
+        over = " over test examples alone" if min(len(best.sound), len(rival.sound)) == 1 else ""
+        interval = f"95 % confidence interval{over} {metric.number(low)} to {metric.number(high)}"
         text += f" ({interval}; p {p_value(pair, '= ')}{holm})"
     remarks = [*_remarks(best), *_remarks(rival)]
     if best.cost and rival.cost:
         ratio = best.cost.tokens_per_second / rival.cost.tokens_per_second
         remarks.append(
-            f"{best.name} trains at {format_number(ratio, '×', digits=3)} the speed of {rival.name}"
+            f"{best.name} trains at {format_number(ratio, '×', digits=3)} the speed of {rival.name} on this machine"
         )
     return ". ".join([text, *remarks]) + "."
 
@@ -137,7 +168,7 @@ def _budget(results: Results, one: Row, other: Row) -> str:
     """The budget that was matched, or both values if they are not equal."""
     if (
         results.match in ("parameters", "flops")
-        and max(abs(row.budget_gap or 0.0) for row in (one, other)) > TOLERANCE
+        and max(abs(row.budget_gap or 0.0) for row in (one, other)) > EQUAL
     ):
         if results.match == "parameters":
             return f", with {one.parameters:,} and {other.parameters:,} parameters"
@@ -148,7 +179,7 @@ def _budget(results: Results, one: Row, other: Row) -> str:
 
 def _remarks(row: Row) -> Iterator[str]:
     """Remarks on a budget unlike the reference's, and on a receptive field that is shorter than the examples."""
-    if abs(gap := row.budget_gap or 0.0) > TOLERANCE:
+    if abs(gap := row.budget_gap or 0.0) > EQUAL:
         yield f"{row.name} is {100 * abs(gap):.1f} % {'above' if gap > 0 else 'below'} the budget"
     if row.farthest is not None:
         yield f"{row.name} connects tokens at most {row.farthest} apart, and examples have up to {row.longest}"
@@ -157,14 +188,16 @@ def _remarks(row: Row) -> Iterator[str]:
 def _others(results: Results, pair: Difference, names: Sequence[str]) -> Iterator[str]:
     """Which of the other candidates the best one is better than."""
     known = {name: results.difference(pair.a, name) for name in names}
-    worse = [name for name, one in known.items() if one is not None and one.better == pair.a]
+    better = {name for name, one in known.items() if one is not None and one.better == pair.a}
+    worse = [named(results, name) for name in names if name in better]
+    equal = [named(results, name) for name in names if name not in better]
     if worse:
         yield f"{pair.a} is{' also' if pair.better else ''} better than {listed(worse)}."
-    if equal := [name for name in names if name not in worse]:
+    if equal:
         yield f"{pair.a} is not shown to be better than {listed(equal, 'or')}."
 
 
-def _trial_sentence(results: Results) -> str | None:
+def trial_sentence(results: Results) -> str | None:
     """A sentence if runs are so short, or on so few examples, that their numbers say nothing; None if they are not."""
     for row in results.candidates:
         limit = load_yaml(row.config)["data"].get("limit")
@@ -226,6 +259,8 @@ def matched(results: Results) -> str:
 
 def inference(results: Results) -> str:
     """Sentences on what intervals and p-values cover, and how they are computed."""
+    if results.until_sure is not None:
+        return " ".join(sequential.inference(results))
     pairs = [entry for entry in results.differences if entry.p is not None]
     if not pairs:
         return ""
@@ -242,7 +277,8 @@ def inference(results: Results) -> str:
         found.append("The interval of one candidate follows Korn and Graubard (1998).")
     if len(pairs) > 1:
         found.append(
-            f"p-values and intervals of differences are corrected for {len(pairs)} pairs by Holm's method (1979)."
+            f"p-values and intervals of differences are corrected for {len(pairs)} pairs, less so for those with "
+            f"{pairs[0].a} (weighted Holm procedure; Bretz et al. 2009)."
         )
     units = "; ".join(dict.fromkeys(entry.pairs for entry in pairs))
     found.append(f"Differences are paired by test examples ({units}), not by seeds.")
@@ -252,7 +288,9 @@ def inference(results: Results) -> str:
 def tuning_sentence(results: Results) -> str:
     """How the settings of each candidate were chosen."""
     tuning = results.tuning
-    if tuning is None or not tuning.lr_trials:
+    if tuning is None:
+        return "It is not recorded how these runs were tuned."
+    if tuning.lr_trials < 2:
         return "Nothing was tuned. Each candidate has the learning rate of its configuration."
     tried = plural(tuning.lr_trials, "learning rate")
     if len(tuning.optimizers) > 1:
@@ -262,10 +300,10 @@ def tuning_sentence(results: Results) -> str:
     )
     if len(tuning.seeds) > 1:
         text += (
-            " The two best rates ran again with a second seed, and the best mean over both seeds was chosen. No "
-            f"reported run has these seeds ({listed(list(map(str, tuning.seeds)))}). While the best rate was at an end "
-            "of the grid, the grid was extended."
+            " The two best settings ran again with a second seed, and the best mean over both seeds was chosen. No "
+            f"reported run has these seeds ({listed(list(map(str, tuning.seeds)))}). While the best rate was the "
+            "smallest or largest tried, the next one was tried, too."
         )
     if tuning.depths:
-        text += " Other depths were tried with both seeds, at the same budget and at the best rate."
+        text += " So were other depths, at the same budget and at the best rate."
     return text

@@ -1,14 +1,13 @@
-"""The comparisons of docs/comparisons: run what is missing of each, and write the index.
+"""The comparisons of docs/comparisons: run what is missing of each, and write the index and README's table.
 
     SEQKIT_DATA=FOLDER python tests/benchmarks/comparisons.py --jobs 2 [--only solubility] [--index] [--runs FOLDER]
 
-SEQKIT_DATA holds tiny-shakespeare. Results are kept in runs/compare, so a repeated command goes on. --index: run
-nothing, and write the index again from the published numbers. NAME/ holds results.json, without the points of learning
-curves, and scores.npz; the site makes its page. The index says whether its recipe is still the same.
+SEQKIT_DATA holds tiny-shakespeare and MNIST-1D. Results are kept in runs/compare, so a repeated command goes on.
+--index: run nothing, and write index and table again from the published numbers. NAME/ holds results.json, without the
+points of learning curves, and scores.npz; the site makes its page. The index says whether its recipe is still the same.
 """
 
 import argparse
-import json
 import shlex
 import shutil
 import subprocess
@@ -21,54 +20,36 @@ import numpy as np
 from seqkit.comparison.candidates import draft_of
 from seqkit.comparison.results import completed, read_results
 from seqkit.comparison.settings import Settings
-from seqkit.comparison.statistics import Scores
+from seqkit.comparison.statistics import Scores, spread
 from seqkit.comparison.unmatched import flattened
 from seqkit.config.recipe import load_yaml
 from seqkit.files import write_json
-from seqkit.report.sentences import answers
+from seqkit.report.sentences import answers, own_length
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "docs" / "comparisons"
-BACKBONES = "--backbones Transformer,LSTM,GRU,TCN,S4D,Mamba"
-NAMES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba", "GIN")
+HYBRID = "3GatedDeltaNet+MultiHeadAttention"
+RIVALS = f"LSTM,GRU,MinGRU,MLSTM+SLSTM,Mamba2,GatedDeltaNet,S4D,TCN,{HYBRID}"
+NAMES = ("Transformer", *RIVALS.split(","), "Mamba", "MLSTM", "GIN")
+BASE = "'{type: Transformer, num_heads: 2, position: Rotary}'"
+"""The Transformer of the diagnostic tasks, where a preset has another backbone."""
+
 BEGIN, END = "<!-- made by tests/benchmarks/comparisons.py -->", "<!-- until here -->"
+SCREEN = ("associative-recall", "parity", "selective-copy", "induction-heads", "copy")
 COMPARISONS = {
-    "digits": f"image/digits {BACKBONES} --trainer.max_epochs 8 --seeds 10",
-    "solubility": "graph/molecules --preset transformer --data solubility --backbones Transformer,LSTM,GIN "
-    "--trainer.max_epochs 20 --seeds 10",
-    "spoken-digits": f"audio/spoken-digits {BACKBONES} --trainer.max_epochs 8 --seeds 5",
-    "char-lm": f"text/char-lm {BACKBONES} --data tinyshakespeare --trainer.max_steps 600 --seeds 5",
-    "g2p": f"text/translate --preset g2p {BACKBONES} --data.limit 30000 --trainer.max_epochs 2 --seeds 3",
-    "parity": "mechanism/tasks --preset parity --backbones Transformer,LSTM,Mamba --seeds 5",
-    "associative-recall": "mechanism/tasks --preset associative-recall --backbones Transformer,LSTM,S4D,Mamba "
-    "--seeds 5",
-    "selective-copy": "mechanism/tasks --preset selective-copy --backbones S4D,Mamba --seeds 10",
-    "copy": "mechanism/tasks --backbones Transformer,LSTM --seeds 5",
-    "induction-heads": "mechanism/tasks --preset induction-heads --backbones Transformer,LSTM --seeds 5",
-    "adding": "mechanism/tasks --preset adding --backbones Transformer,LSTM --seeds 5",
-    "digits-quick": "image/digits --preset quick --backbones Transformer,LSTM,TCN --seeds 5",
+    "parity": f"mechanism/tasks --preset parity --model.backbone {BASE} --backbones Transformer,{RIVALS} --seeds 10",
+    "solubility": "graph/molecules --preset transformer --data solubility --backbones "
+    "Transformer,GIN,LSTM,GRU,S4D,TCN --seeds 10",
+} | {
+    f"screen-{task}": f"mechanism/screen --preset {task} --backbones Transformer,{RIVALS} --seeds 10"
+    for task in SCREEN
 }
-"""Shorter than the recipes' own training; the pages say so by their command."""
+"""Each as long as the recipe's own training."""
+
+CHECKOUT = "git checkout "
 
 SET = ("seed", "model.adjacency")
 """Keys that a comparison sets itself."""
-
-ADDED = {
-    "embedding_scale": 1.0, "embedding_bias": True, "residual.scale": 1.0, "tokenizer.num_prefix_tokens": 0,
-    "tokenizer.positions": "grid", "objective.tied_bias": False, "objective.logit_scale": 1.0,
-    "position.interleaved": True, "objective.forecast": False, "tokenizer.stem": [], "tokenizer.colour": False,
-    "tokenizer.patch": 1, "backbone.residual": False,
-    "trainer.allow_broken_laws": False, "classical": "off",
-}  # fmt: skip
-"""Settings that some pages are older than, with the value that changes nothing. (None needs no entry.)"""
-
-OUT_OF_DATE = json.loads((PUBLISHED / "out-of-date.json").read_text(encoding="utf-8"))
-"""Pages whose recurrent networks were too weak, and why. Each goes when its comparison is made anew."""
-
-RECURRENT = ("LSTM", "GRU", "RNN")
-
-AUTO_ON_CPU = {"trainer.compile": False, "trainer.cuda_graph": None, "trainer.precision": None}
-"""What auto does on a CPU, where all pages were made."""
 
 
 def main():
@@ -99,11 +80,24 @@ def main():
             subprocess.run([sys.executable, "-m", "seqkit", *command], check=True)
             publish(folder, name)
         if (PUBLISHED / name / "results.json").is_file():
-            path = PUBLISHED / name / "results.json"
-            results = completed(read_results(path), read_scores(PUBLISHED / name / "scores.npz"))
-            write_json(path, results.to_json())
+            again(PUBLISHED / name)
     (PUBLISHED / "index.md").write_text(index(), encoding="utf-8")
     write_table()
+    write_lengths()
+
+
+def again(folder):
+    """Every mean, interval and verdict of a published comparison anew, from its scores."""
+    results, scores = read_results(folder / "results.json"), read_scores(folder / "scores.npz")
+    rows = []
+    for row in results.candidates:
+        if row.name in scores:
+            mean, std, interval = spread(scores[row.name], results.metric)
+            row = replace(row, mean=mean, std=std, interval=interval)
+        rows.append(row)
+    write_json(
+        folder / "results.json", completed(replace(results, candidates=rows), scores).to_json()
+    )
 
 
 def read_scores(path):
@@ -119,14 +113,17 @@ def read_scores(path):
 
 
 def publish(folder, name):
-    """Copy a comparison's numbers and scores."""
+    """Copy a comparison's numbers and scores; its commands begin with the commit that made them."""
     results = read_results(folder / "results.json")
     rows = [
         replace(row, runs=[replace(run, curve=[]) for run in row.runs])
         for row in results.candidates
     ]
+    git = ["git", "-C", str(ROOT), "rev-parse", "--short=10", "HEAD"]
+    commit = subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
+    made = replace(results, candidates=rows, commands=[f"{CHECKOUT}{commit}", *results.commands])
     (PUBLISHED / name).mkdir(exist_ok=True)
-    write_json(PUBLISHED / name / "results.json", replace(results, candidates=rows).to_json())
+    write_json(PUBLISHED / name / "results.json", made.to_json())
     shutil.copyfile(folder / "scores.npz", PUBLISHED / name / "scores.npz")
 
 
@@ -136,82 +133,125 @@ def changes(results):
     rows = results.candidates
     for variant, row in zip(settings.variants(), rows, strict=True):
         now = dict(flattened(draft_of(settings, variant).config))
-        now |= {key: value for key, value in AUTO_ON_CPU.items() if now.get(key) == "auto"}
         written = flattened(load_yaml(row.untuned))
         # some have left
         then = {
             key: value for key, value in written if key in now or not key.startswith("trainer.")
         }
-        before = {
-            key: value for key in now for end, value in ADDED.items() if key.endswith(end)
-        } | then
         keys = [
             key
-            for key in before.keys() | now.keys()
-            if before.get(key) != now.get(key) and key not in SET
+            for key in then.keys() | now.keys()
+            if then.get(key) != now.get(key) and key not in SET
         ]
-        # a search sets the width of all but the reference
-        found |= {key for key in keys if row is rows[0] or key.rpartition(".")[2] != "dim"}
+        # a search sets the widths of all but the reference
+        found |= {key for key in keys if row is rows[0] or not key.endswith((".dim", ".ratio"))}
     return sorted(found)
 
 
+def trained_for(results):
+    """Length of training, in the recipe's own units, and whether the command set it."""
+    trainer = load_yaml(results.candidates[0].config)["trainer"]
+    steps = max(run.steps or 0 for row in results.candidates for run in row.runs)
+    epochs = "" if trainer["max_steps"] not in (None, -1) else f"{trainer['max_epochs']:,} epochs, "
+    own = "the command's" if own_length(results.overrides) else "the recipe's own"
+    return f"{epochs}{steps:,} steps: {own}"
+
+
+def seeds_of(results):
+    """Number of seeds, and of trials."""
+    trials = [len(row.trials) for row in results.candidates]
+    return f"{len(results.seeds)}; {min(trials)} to {max(trials)} trials"
+
+
 def index():
-    """All comparisons, with their answer, and whether their recipe has changed since."""
+    """All comparisons, with their answer and its doubts, and whether their recipe has changed since."""
     lines = [
-        "| comparison | answer | metric | seeds | made on | state |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| comparison | answer | trained for | seeds | metric | made | state |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for path in sorted(PUBLISHED.glob("*/results.json")):
         name, results = path.parent.name, read_results(path)
         answer, keys = answers(results), changes(results)
         told = " ".join([f"{answer.text.partition('. ')[0].removesuffix('.')}.", *answer.doubts])
-        if name in OUT_OF_DATE:
-            told = f"**out of date**: {OUT_OF_DATE[name]}"
-        state = f"**stale**: {', '.join(keys)} changed since" if keys else "current"
+        commit = results.commands[0].removeprefix(CHECKOUT)
+        hours = f"{results.run_minutes / 60:.1f} hours of one core"
         cells = [
             f"[{name}]({name}/)",
             told,
+            trained_for(results),
+            seeds_of(results),
             results.metric.title,
-            str(len(results.seeds)),
-            results.started[:10],
+            f"{results.started[:10]}, {commit}, {hours}",
+            f"**stale**: {', '.join(keys)} changed since" if keys else "current",
         ]
-        lines.append(f"| {' | '.join([*cells, state])} |")
+        lines.append(f"| {' | '.join(cells)} |")
     table = "\n".join(lines)
     return f"""# Published comparisons
 
-**Recurrent networks were too weak in the comparisons that are out of date: bare stacks, without the norms and residual
-connections of their rivals, and, with a weak start, behind a lookup table that began 50 times too small. Do not quote
-them; they are to be made anew** ([decisions](../decisions.md#recurrent-networks)).
-
 Each folder holds `results.json` with every number, and `scores.npz` with the score of every test example, from which
 each interval can be computed again ([how](../compare.md#what-the-numbers-are)). On the site, a link leads to the page,
-with the command that repeats it. A comparison is stale when its recipe has changed since.
+with the commit and the command that repeat it. A comparison is stale when its recipe has changed since.
+[Beside independent implementations](../../recipes/README.md#backbones-beside-independent-implementations) says how each
+backbone does where only its code is another.
 
 {table}
 """
 
 
 def write_table():
-    """The summary in recipes/README.md, between its two comments."""
-    rows = []
-    for name in COMPARISONS:
-        path = PUBLISHED / name / "results.json"
-        if path.is_file():
-            results = read_results(path)
-            metric, shown = results.metric, {}
-            for row in results.candidates:
-                shown[row.name] = "failed" if row.mean is None else metric.mean(row.mean, row.std)
-                if name in OUT_OF_DATE and row.name in RECURRENT:
-                    shown[row.name] = "out of date"
-            link = f"[{name}](../docs/comparisons/{name}/)"
-            rows.append([link, metric.title, *(shown.get(column, "–") for column in NAMES)])
-    head = [["comparison", "metric", *NAMES], ["---"] * (2 + len(NAMES))]
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in [*head, *rows])
-    path = ROOT / "recipes" / "README.md"
+    """README's table: a row for each candidate; bold is what no other is told apart from and above."""
+    pages = [PUBLISHED / name / "results.json" for name in COMPARISONS]
+    found = {path.parent.name: read_results(path) for path in pages if path.is_file()}
+    columns = [f"[{name}](docs/comparisons/{name}/)" for name in found]
+    units = [f"{results.metric.title}" for results in found.values()]
+    rows = [["", *columns], ["---"] * (1 + len(columns)), ["", *units]]
+    for name in NAMES:
+        rows.append([f"`{name}`", *(shown(results, name) for results in found.values())])
+    put(ROOT / "README.md", [cells for cells in rows if set(cells[1:]) != {"–"}])
+
+
+def put(path, rows):
+    """A Markdown table between the two comments of a page."""
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
     before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
     path.write_text(
         f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8"
     )
+
+
+def write_lengths(name="screen-parity"):
+    """Accuracy in percent by length of the test examples, in docs/mechanisms.md; the best first."""
+    if not (PUBLISHED / name / "results.json").is_file():
+        return
+    results = read_results(PUBLISHED / name / "results.json")
+    source = load_yaml(results.candidates[0].config)["data"]["source"]
+    lengths = source["test_lengths"]
+    scores = read_scores(PUBLISHED / name / "scores.npz")
+    rows = [["backbone", *map(str, lengths)], ["---"] * (1 + len(lengths))]
+    for row in sorted(results.candidates, key=lambda row: -(row.mean or 0)):
+        if row.name in scores:
+            # equally many of each, in order
+            own = scores[row.name]
+            parts = zip(
+                *(np.split(x, len(lengths), axis=1) for x in (own.numerator, own.denominator))
+            )
+            means = [100 * (right.sum(1) / asked.sum(1)).mean() for right, asked in parts]
+            rows.append([f"`{row.name}`", *(f"{one:.1f}" for one in means)])
+    put(ROOT / "docs" / "mechanisms.md", rows)
+
+
+def shown(results, name):
+    """A candidate's mean and standard deviation."""
+    row = results.by_name.get(name)
+    if row is None:
+        return "–"
+    if row.mean is None:
+        return "failed"
+    text = results.metric.mean(row.mean, row.std)
+    known = [pair.turned() if pair.b == name else pair for pair in results.differences]
+    worse = [one for one in known if one.a == name and one.difference * results.metric.sign < 0]
+    is_beaten = any(one.p_holm is not None and one.p_holm < 0.05 for one in worse)
+    return text if is_beaten else f"**{text}**"
 
 
 if __name__ == "__main__":

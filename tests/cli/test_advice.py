@@ -73,6 +73,7 @@ def test_advice_that_exists_is_no_fault(line):
     assert not [fault for text in of_module("runs/run.py", line) for fault in faults(text)]
 
 
+@pytest.mark.slow
 def test_a_flag_that_is_renamed_leaves_advice_that_is_found(monkeypatch):
     advised = [text for text in texts() if "--resume" in text.text]
     assert not [fault for text in advised for fault in faults(text)]

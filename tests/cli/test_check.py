@@ -35,6 +35,7 @@ def test_a_new_tokenizer_passes_its_own_test(tmp_path):
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_a_new_backbone_passes_its_check(capsys):
     assert main(["new", "backbone", "RunningMean"]) == 0
     assert "--model.backbone RunningMean --preset debug" in capsys.readouterr().out

@@ -175,3 +175,11 @@ def test_an_error_is_one_line_and_with_traceback_the_stack_too(capsys):
     assert short.count("\n") == 1
     assert "in check_trained" in stack
     assert stack.endswith(short)
+
+
+def test_a_mistake_of_ours_is_raised_as_it_is_whatever_the_command_takes(monkeypatch):
+    from seqkit.cli import compare
+
+    monkeypatch.setattr(compare, "run", lambda args: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["compare", "image/digits"])

@@ -32,6 +32,7 @@ def test_the_encoder_of_a_part_has_the_width_of_each_backbone():
         assert abs(one.size.budget_gap) <= NEARLY
 
 
+@pytest.mark.slow
 def test_towers_get_the_backbone_in_every_tower():
     parts = f"{{image: {{type: Transformer, {SIZES}, num_heads: 4}}, text: {{type: Transformer, {SIZES}}}}}"
     reference, other = found(

@@ -63,7 +63,7 @@ def test_one_that_is_allowed_is_never_better(words, here, tmp_path, capsys):
     markdown = " ".join((folder / "results.md").read_text().split())
     for text in (said, page, markdown):
         assert "Only ReadsThePast keeps every law" in text
-        assert "AddsTheNext is compared with no other, as AddsTheNext breaks the law" in text
+        assert "AddsTheNext is compared with no other, as it breaks the law" in text
         assert "AddsTheNext is better" not in text
     assert (
         "AddsTheNext breaks the law"
@@ -71,6 +71,4 @@ def test_one_that_is_allowed_is_never_better(words, here, tmp_path, capsys):
     )
     runs = [str(folder / "runs" / name / "seed-1") for name in ("ReadsThePast", "AddsTheNext")]
     assert main(["compare", *runs, "--out", str(tmp_path / "both")]) == 0
-    assert "is compared with no other, as AddsTheNext breaks" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    assert "is compared with no other, as it breaks" in " ".join(capsys.readouterr().out.split())

@@ -88,3 +88,20 @@ def test_candidates_with_mixers_cost_what_the_reference_does():
     for one in candidates(settings):
         assert abs(one.size.budget_gap) < 0.06, one.name
         assert (one.config["model"]["backbone"]["position"] is None) == (one.name == "GRU+RNN")
+
+
+@pytest.mark.slow
+def test_a_pattern_that_does_not_divide_the_depth_gets_the_next_that_it_does():
+    settings = Settings(
+        recipe="mechanism/tasks",
+        preset="parity",
+        overrides=["--model.backbone={type: Transformer, num_heads: 2, position: Rotary}"],
+        backbones=["Transformer", "3MinGRU+MultiHeadAttention", "2MinGRU"],
+        lr_trials=0,
+    )
+    found = candidates(settings)
+    assert [one.size.depth for one in found] == [2, 4, 2]
+    # what the command says of a Transformer is kept in all of them
+    assert {one.config["model"]["backbone"]["num_heads"] for one in found} == {2}
+    # heads of an even width let only every fourth width be; the inner width of the MLPs makes up for it
+    assert max(abs(one.size.budget_gap) for one in found) < 0.02

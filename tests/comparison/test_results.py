@@ -13,12 +13,13 @@ from seqkit.comparison.scores import METRICS, ExampleScores
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.stages import Plan, Trained, Tuned
 from seqkit.comparison.statistics import Scores
-from seqkit.comparison.types import Results, Row, Run, Trial
-from seqkit.comparison.verdicts import with_verdicts
+from seqkit.comparison.types import CurvePoint, Results, Row, Run, Trial
+from seqkit.comparison.unmatched import unmatched
+from seqkit.comparison.verdicts import depth_at_edge, untrained, with_verdicts
 from seqkit.config import complete, to_yaml
 from seqkit.errors import DataError
 from seqkit.files import write_json
-from seqkit.report.comparison import comparison_markdown
+from seqkit.report.comparison import comparison_markdown, pairs_table, ranking
 from seqkit.report.sentences import answers
 
 CONFIG = complete("image/digits", "debug", ["--data.limit=null"])
@@ -185,7 +186,7 @@ def page(shifts, seeds, noise=0.3, **settings):
         table = common + shift + noise * rng.normal(size=(seeds, 80))
         scores[name] = Scores.of([(seed, row, np.ones(80)) for seed, row in enumerate(table)])
         runs = [
-            Run(seed=seed, folder="", value=1.0, steps=9, tokens=9, seconds=1)
+            Run(seed=seed, folder="", value=1.0, steps=4000, tokens=9, seconds=1)
             for seed in range(seeds)
         ]
         rows.append(
@@ -229,3 +230,156 @@ def test_a_difference_that_does_not_count_makes_nothing_better():
     for gap, expected in ((0.0001, None), (0.0003, "A")):  # shown with four digits
         shifts = {"A": 0.0, "B": gap}
         assert verdicts(page(shifts, 3, noise=0.0))["A", "B"] == expected
+
+
+def test_errors_of_a_small_unit_have_digits_that_tell_them_apart():
+    """A difference counts from one in the last digit, in whatever unit the target is."""
+    results, scores = summarised("rmse", of(1.9, 0.2))
+    assert results.metric.digits == 3
+    small = {name: replace(own, numerator=own.numerator * 1e-8) for name, own in scores.items()}
+    rows = [replace(row, mean=row.mean * 1e-4) for row in results.candidates]
+    results = completed(replace(results, candidates=rows), small)
+    assert results.differences[0].better == "GRU"
+    assert results.metric.number(results.by_name["GRU"].mean) == "0.0000283"
+
+
+def deep(depth, tried, depths=()):
+    """A candidate that chose a depth of those tried, where the budget allows these depths; none: it is not known."""
+    trials = [
+        Trial(
+            values={"optimizer.lr": lr},
+            seed=1001,
+            score=0.5,
+            loss=0.5,
+            depth=None if one == 2 else one,
+        )
+        for lr, one in [(0.1, 2), (0.3, 2), (1.0, 2), *((0.3, one) for one in tried)]
+    ]
+    chosen = {"optimizer.lr": 0.3}
+    return {
+        "depth": depth,
+        "trials": trials,
+        "chosen": chosen,
+        "depths": list(depths),
+        "untuned": to_yaml(CONFIG),
+    }
+
+
+@pytest.mark.parametrize(
+    ("depth", "tried", "depths", "side"),
+    [
+        (4, (1, 2, 4), (), "largest of 3 tried (1, 2, 4)"),
+        (4, (1, 2, 4), (1, 2, 4, 8), "largest"),
+        (2, (2, 4), (1, 2, 4), "least of 2 tried (2, 4)"),
+        (4, (1, 2, 4), (1, 2, 4), None),  # no width has the budget at a further one
+        (2, (2, 4), (2, 4), None),
+        (8, (1, 2, 4, 8), (1, 2, 4, 8), "largest of 4 tried"),  # the search went no further
+        (1, (1, 2, 4), (), None),
+        (2, (1, 2, 4), (), None),
+        (2, (2,), (), None),  # --no-depths
+    ],
+)
+def test_a_depth_at_the_end_of_those_tried_unsettles_where_a_further_one_could_be_had(
+    depth, tried, depths, side
+):
+    results = page({"A": 0.0, "C": 5.0}, 5)
+    assert CONFIG["model"]["backbone"]["depth"] == 4
+    untuned = to_yaml(complete("image/digits", "debug", ["--model.backbone.depth=2"]))
+    ends = deep(depth, tried, depths) | {"untuned": untuned}
+    for place, is_worse in ((0, False), (1, True)):
+        rows = list(results.candidates)
+        rows[place] = replace(rows[place], **ends)
+        told = depth_at_edge(rows[place])
+        assert (told is None) == (side is None)
+        assert side is None or side in told
+        found = with_verdicts(replace(results, candidates=rows))
+        assert verdicts(found)["A", "C"] == (None if side and is_worse else "A")
+
+
+def flat(row, losses):
+    """The row with these training losses in 100 steps."""
+    curve = [CurvePoint(step=1 + 33 * i, train_loss=loss) for i, loss in enumerate(losses)]
+    return replace(row, runs=[replace(run, curve=curve) for run in row.runs], constant=None)
+
+
+@pytest.mark.parametrize(
+    ("values", "interval", "constant", "is_untrained"),
+    [
+        ((0.12, 0.13, 0.17), (0.115, 0.172), 0.125, True),
+        ((0.05, 0.06, 0.07), (0.05, 0.07), 0.125, True),
+        ((0.15, 0.16, 0.17), (0.145, 0.172), 0.125, False),  # little, but certainly
+        ((0.12, 0.13, 0.9), (0.01, 0.9), 0.125, False),  # one seed left chance
+        ((0.12, 0.13, 0.17), (0.115, 0.172), None, False),
+    ],
+)
+def test_one_that_never_left_chance_is_called_untrained(values, interval, constant, is_untrained):
+    runs = [Run(seed=i, folder="", value=value) for i, value in enumerate(values)]
+    row = Row(
+        name="A",
+        parameters=1,
+        config="",
+        runs=runs,
+        mean=float(np.mean(values)),
+        interval=interval,
+        constant=constant,
+    )
+    assert bool(untrained(row, METRICS["accuracy"])) == is_untrained
+    error = replace(
+        row,
+        runs=[replace(run, value=1 - run.value) for run in runs],
+        mean=1 - row.mean,
+        interval=(1 - interval[1], 1 - interval[0]),
+        constant=constant and 1 - constant,
+    )
+    assert bool(untrained(error, METRICS["token_error"])) == is_untrained
+
+
+def test_without_a_constant_a_training_loss_that_never_fell_is_untrained():
+    row = page({"A": 0.0, "B": 0.0}, 3).candidates[0]
+    assert untrained(flat(row, [2.3, 2.4, 2.3, 2.3]), METRICS["loss"])
+    assert not untrained(flat(row, [2.3, 2.4, 2.2, 2.1]), METRICS["loss"])
+    assert not untrained(flat(row, [2.3]), METRICS["loss"])
+
+
+def test_better_than_an_untrained_one_is_said_as_such_wherever_it_is_said():
+    baseline = {"accuracy": 0.1}
+    results, _ = summarised("accuracy", of(1.9, 0.2, baseline=baseline))
+    assert "untrained" in answers(results).text
+    assert answers(results).text.startswith("LSTM is better than GRU (untrained) at an equal")
+    told = [one for one in answers(results).others if "GRU is untrained: its" in one]
+    assert told[0].endswith("no better than the best constant prediction, 10.00 %.")
+    assert [str(cell) for cell in pairs_table(results).rows[0]][1] == "GRU (untrained)"
+    assert ranking(results).rows[1][1].small.startswith("untrained")
+    trained, _ = summarised("accuracy", of(1.9, 1.2, baseline=baseline))
+    assert "untrained" not in comparison_markdown(trained)
+
+
+def test_candidates_that_compute_the_same_function_are_named():
+    """Equal scores alone are none: two candidates may both be right everywhere."""
+
+    def cell(name, seed, loss=0.5):
+        made = ended(1.5, 1.2 + seed / 100)
+        return replace(made, run=replace(made.run, metrics={"loss": loss + seed}))
+
+    results, _ = summarised("accuracy", cell)
+    text = "LSTM and GRU have the same scores to the last bit"
+    assert text in answers(results).doubts[0]
+    assert text in {
+        one.text.partition(",")[0] for one in unmatched(results) if one.kind == "warning"
+    }
+    for other in (
+        lambda name, seed: cell(name, seed, 0.5 + 1e-9 * (name == "GRU")),
+        lambda name, seed: ended(1.5, 1.2 + seed / 100, denominator=2.0 + (name == "GRU")),
+    ):
+        assert not [
+            one for one in answers(summarised("accuracy", other)[0]).doubts if "last bit" in one
+        ]
+
+
+def test_of_one_seed_it_is_said_that_it_decides_nothing():
+    results = page({"A": 0.0, "C": 5.0}, 1)
+    assert results.differences[0].p_holm < 0.05
+    text = answers(results).text
+    assert text.startswith("One seed decides nothing between A and C")
+    assert "interval over test examples alone" in text
+    assert pairs_table(results).rows[0][-1].text == "one seed"

@@ -8,6 +8,7 @@ from seqkit.cli.compare import _settings
 from seqkit.cli.parser import parser
 from seqkit.comparison import compare
 from seqkit.comparison.settings import Settings, read_vary
+from seqkit.comparison.stages import slug_of
 from seqkit.config import complete
 from seqkit.errors import UsageError
 
@@ -22,6 +23,21 @@ def test_a_component_in_braces_is_called_by_its_type():
     ]
 
 
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        (["Mamba", "{type: Mamba, num_states: 8}"], ["Mamba", "{type: Mamba, num_states: 8}"]),
+        (["{type: Mamba, num_states: 8}", "GRU"], ["Mamba", "GRU"]),
+        (["[Mamba, GRU]", "[{type: Mamba, expand: 1}, GRU]", "GRU"],
+         ["[Mamba, GRU]", "[{type: Mamba, expand: 1}, GRU]", "GRU"]),
+    ],
+)  # fmt: skip
+def test_candidates_of_one_type_are_called_as_they_are_written(values, names):
+    settings = Settings(recipe="text/char-lm", vary={"model.backbone.mixer": values})
+    assert [one.name for one in settings.variants()] == [f"mixer={name}" for name in names]
+    assert len({slug_of(one.name) for one in settings.variants()}) == len(values)
+
+
 def test_the_command_on_the_page_asks_for_the_same_comparison():
     settings = Settings(
         recipe="image/digits",
@@ -32,6 +48,7 @@ def test_the_command_on_the_page_asks_for_the_same_comparison():
         match="flops",
         seeds=2,
         lr_trials=4,
+        tuning_seeds=1,
         measure=False,
         threads=1,
     )
@@ -50,6 +67,7 @@ def test_settings_that_mean_nothing_are_refused():
         ({"match": "memory"}, "--match"),
         ({"seeds": 0}, "--seeds is 0"),
         ({"lr_trials": -1}, "--lr-trials is -1"),
+        ({"tuning_seeds": 3}, "--tuning-seeds is 3; give 1 or 2"),
     ):
         with pytest.raises(UsageError, match=fact):
             Settings(**{"recipe": "image/digits", "backbones": ["LSTM", "GRU"], **wrong})

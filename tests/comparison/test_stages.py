@@ -116,6 +116,16 @@ def test_the_number_of_runs_is_known_beforehand_where_no_grid_goes_on():
         assert plan.num_cells == len(trained(plan, near(0.01))[1]), changes
 
 
+def test_with_one_seed_of_trials_the_best_rate_is_that_of_the_first_seed_and_no_other_is_tried():
+    plan = plan_of(tuning_seeds=1)
+    found, cells = trained(plan, near(0.01))
+    assert len(cells) == plan.num_cells
+    assert {cell.config["seed"] for cell in cells if cell.kind == "trial"} == {1001}
+    assert found.tuned["GRU"].values["optimizer.lr"] == 0.01
+    _, cells = trained(plan, near(0.0316))
+    assert tried(cells)[-1] == pytest.approx(0.1), "a grid goes on with one seed, too"
+
+
 def test_a_grid_goes_on_where_its_best_rate_is_at_an_end_and_not_for_ever():
     _, cells = trained(plan_of(), near(0.001))
     assert tried(cells) == pytest.approx([0.00316, 0.01, 0.0316, 0.001, 0.000316])
@@ -179,6 +189,28 @@ def test_a_depth_is_chosen_by_the_mean_of_two_seeds_and_runs_and_costs_are_of_th
     assert cells[-1].config["GRU"]["model"]["backbone"]["depth"] == depth
     assert found.tuned["GRU"].size is (deep if depth == 8 else plan.candidates[1].size)
     assert [trial.depth for trial in found.tuned["GRU"].trials if trial.depth] == [8, 8]
+
+
+@pytest.mark.parametrize(
+    ("best", "tried"), [(1, [2, 8, 1]), (2, [2, 8, 1]), (4, [2, 8]), (16, [2, 8, 16])]
+)
+def test_depths_go_on_while_the_best_is_at_an_end_and_none_is_tried_twice(best, tried):
+    """At the best rate, with one seed; from 4, half and double come first."""
+    sizes = [Size(depth=d, width=d, values={"model.backbone.depth": d}) for d in (1, 2, 8, 16)]
+    words = ["--model.backbone.depth=4"]
+    own = Size(depth=4, width=4)
+    plan = plan_of([candidate(name, words, size=own, depths=sizes) for name in ("LSTM", "GRU")])
+
+    def loss(cell):
+        return near(0.01)(cell) + abs(math.log2(cell.config["model"]["backbone"]["depth"] / best))
+
+    found, cells = trained(plan, loss)
+    own_cells = [cell for cell in cells if cell.kind == "trial" and cell.candidate == "GRU"]
+    once = [cell for cell in own_cells if cell.config["seed"] == 1001 and "depth" in cell.id]
+    assert [cell.config["model"]["backbone"]["depth"] for cell in once] == tried
+    assert {rate(cell) for cell in once} == {0.01}
+    assert len({cell.id for cell in own_cells}) == len(own_cells)
+    assert found.tuned["GRU"].size.depth == best
 
 
 def test_failed_trials_are_passed_over_and_without_any_the_recipes_rate_stays():

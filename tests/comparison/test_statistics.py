@@ -1,11 +1,13 @@
 """Intervals of means and differences: against textbook results, and what pairing, groups and seeds do to them."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from seqkit.comparison.scores import METRICS
-from seqkit.comparison.statistics import Scores, differences, holm, spread
+from seqkit.comparison.statistics import PLANNED, Scores, corrected, differences, spread
 
 MEAN, ACCURACY = METRICS["loss"], METRICS["accuracy"]
 
@@ -237,9 +239,55 @@ def test_the_interval_of_a_proportion_stays_between_0_and_1():
 # ── several pairs ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_holms_correction_is_that_of_the_paper():
+def adjusted(p, planned=()):
+    return {pair: one.p for pair, one in corrected(p, planned).items()}
+
+
+def test_without_planned_pairs_the_correction_is_holms():
     """Holm 1979: the smallest of four times 4, then times 3 and 2, and none falls below the one before."""
     p = {("a", "b"): 0.01, ("a", "c"): 0.04, ("b", "c"): 0.03, ("a", "d"): 0.005}
     expected = {("a", "d"): 0.02, ("a", "b"): 0.03, ("b", "c"): 0.06, ("a", "c"): 0.06}
-    assert holm(p) == pytest.approx(expected)
-    assert holm({("a", "b"): 0.9, ("a", "c"): 0.8}) == {("a", "c"): 1.0, ("a", "b"): 1.0}
+    assert adjusted(p) == pytest.approx(expected)
+    assert adjusted(p, list(p)) == pytest.approx(expected)
+    assert adjusted({("a", "b"): 0.9, ("a", "c"): 0.8}) == {("a", "c"): 1.0, ("a", "b"): 1.0}
+
+
+def closed(p, planned):
+    """The closed test by its definition: of all sets of pairs with a pair, the largest weighted Bonferroni p-value."""
+    found = dict.fromkeys(p, 0.0)
+    for size in range(1, len(p) + 1):
+        for left in combinations(p, size):
+            mine = [pair for pair in left if pair in planned]
+            rest = [pair for pair in left if pair not in planned]
+            share = PLANNED / 2 + PLANNED / 2 * len(mine) / len(planned)
+            if not (mine and rest):
+                share = float(bool(mine))
+            each = [p[pair] * len(mine) / share for pair in mine]
+            each += [p[pair] * len(rest) / (1 - share) for pair in rest]
+            for pair in left:
+                found[pair] = max(found[pair], min(1.0, *each))
+    return found
+
+
+def test_planned_pairs_are_corrected_by_a_closed_test():
+    """So the family-wise error is at most 5 % in proof (Marcus, Peritz and Gabriel 1976), whatever the p-values."""
+    rng = np.random.default_rng(0)
+    for sharpness in (1, 3, 6) * 4:
+        p = {pair: rng.random() ** sharpness for pair in combinations("abcde", 2)}
+        planned = [pair for pair in p if pair[0] == "a"]
+        assert adjusted(p, planned) == pytest.approx(closed(p, planned))
+
+
+def test_a_planned_pair_is_corrected_less_and_another_is_found_beside_one_that_is_not():
+    p = {
+        ("a", "b"): 0.012,
+        ("a", "c"): 0.5,
+        ("a", "d"): 0.6,
+        ("b", "c"): 0.003,
+        ("b", "d"): 0.9,
+        ("c", "d"): 0.8,
+    }
+    planned = [pair for pair in p if pair[0] == "a"]
+    assert adjusted(p)["a", "b"] == pytest.approx(0.06)
+    assert adjusted(p, planned)["a", "b"] == pytest.approx(0.012 * 3 / PLANNED)
+    assert adjusted(p, planned)["b", "c"] < 0.05

@@ -97,6 +97,14 @@ PLANTED = {
     "another batch size": (config("--data.batch_size=128"), "data.batch_size", "LSTM: 128"),
     "part of the data": (config("--data.limit=100"), "limit", "at most 100 samples"),
     "edge of the grid": (second(chosen={"optimizer.lr": 0.01}), "tuning", "0.01, the largest of"),
+    "one depth": (
+        second(tuning(depths=True), trials=[*OWN.trials, replace(OWN.trials[0], depth=4)]), "tuning trials",
+        "(Transformer: 3, 3, 1; LSTM: 4, 3, 2)",
+    ),
+    "edge of the depths": (
+        second(trials=[*OWN.trials, replace(OWN.trials[0], depth=1), replace(OWN.trials[0], depth=2)]), "tuning",
+        "LSTM chose the depth 2, the largest of 2 tried (1, 2)",
+    ),
     "ignored bonds": (second(notes=["it ignores the edges"]), "LSTM", "ignores the edges"),
     "tuning unknown": (replace(FAIR, tuning=None), "tuning", "not recorded"),
 }  # fmt: skip
@@ -123,6 +131,9 @@ def test_a_fair_comparison_has_no_warning_and_yet_notes():
 def test_a_grid_that_went_on_is_no_warning():
     results = second(trials=[*OWN.trials, replace(OWN.trials[0], values={"optimizer.lr": 0.0001})])
     assert warnings(results) == {}
+    told = {finding.what: finding.text for finding in unmatched(results)}
+    assert "LSTM: 4, 4, 1)" in told["tuning trials"]
+    assert "Depth, weight decay" in told["other settings"]
 
 
 def test_sizes_are_matched_to_the_reference_and_not_to_each_other():

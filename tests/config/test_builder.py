@@ -11,7 +11,7 @@ import sys
 import typing
 from enum import Enum
 from functools import partial
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import get_type_hints
 
 import pydantic
@@ -230,10 +230,8 @@ def test_no_key_of_a_recipe_holds_a_function_or_a_class():
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "preset"])
 def test_a_function_that_another_package_offers_as_a_component_is_refused(monkeypatch, kind):
     point = EntryPoint("Trojan", "os:system", f"seqkit.{kind}s")
-    monkeypatch.setattr(
-        lookup, "entry_points", lambda group: [point] if group == f"seqkit.{kind}s" else []
-    )
-    monkeypatch.setattr(lookup, "_installed", lookup._installed.__wrapped__)
+    monkeypatch.setattr(lookup, "entry_points", lambda: EntryPoints([point]))
+    monkeypatch.setattr(lookup, "_of_every_kind", lookup._of_every_kind.__wrapped__)
     with pytest.raises(UsageError, match="x: Trojan at os:system"):
         Field("x", kind=kind).keys_below("Trojan", "x")
 

@@ -53,6 +53,15 @@ def solve_associative_recall(ids):
     return [IGNORE] * 6 + [known.get(i, IGNORE) for i in ids[6:]]
 
 
+def solve_joined_recall(ids):
+    """With 3 pairs of keys 1 to 5 and values 6 to 12, of which a token has both: 7 ids for each key."""
+    known = {pair // 7: 6 + pair % 7 for pair in ids[:3]}
+    assert sorted(i for i in ids[3:] if i) == sorted(known)
+    assert all(1 <= key < 6 for key in known)
+    assert len(set(known.values())) == 3
+    return [IGNORE] * 3 + [known.get(i, IGNORE) for i in ids[3:]]
+
+
 def solve_parity(ids):
     odd = False
     for bit in ids:
@@ -89,10 +98,17 @@ TASKS = {
         solve_associative_recall,
         [11, 31],
     ),
+    "joined": (
+        AssociativeRecall(
+            **SIZES, length=9, test_lengths=[6, 9], num_pairs=3, vocab_size=13, joined=True
+        ),
+        solve_joined_recall,
+        [6, 9],
+    ),
     "parity": (Parity(**SIZES, length=13, test_lengths=[3, 13]), solve_parity, [3, 13]),
     "adding": (Adding(**SIZES, length=13, test_lengths=[13, 29]), solve_adding, [13, 29]),
 }
-PRESETS = [name for name in TASKS if name != "copy"]
+PRESETS = [name for name in TASKS if name not in ("copy", "joined")]
 """Tasks beside the one that the recipe has without a preset."""
 
 
@@ -199,6 +215,7 @@ def test_what_makes_no_task_is_refused(subtests):
         (Parity, {"test_lengths": []}, "different"),
         (Parity, {"num_test": 10, "test_lengths": [3, 5, 7]}, "multiple of 3"),
         (AssociativeRecall, {"num_pairs": 5, "length": 14}, "length=14 .* 15 or more"),
+        (AssociativeRecall, {"num_pairs": 5, "length": 9, "joined": True}, "length=9 .* 10 or"),
         (SelectiveCopy, {"num_symbols": 5, "test_lengths": [4]}, "length=4 "),
         (SelectiveCopy, {"num_symbols": 0}, "num_symbols=0"),
         (AssociativeRecall, {"num_pairs": 0}, "num_pairs=0"),

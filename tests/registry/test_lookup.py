@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import get_type_hints
 
 import pytest
@@ -99,11 +99,9 @@ def test_a_name_that_is_taken_is_refused(name):
 @pytest.mark.parametrize("kind", ["tokenizer", "backbone", "data_source", "objective"])
 def test_components_of_installed_packages_are_listed_without_importing_them(monkeypatch, kind):
     point = EntryPoint("Braille", "no_such_package.dots:Braille", f"seqkit.{kind}s")
-    monkeypatch.setattr(
-        lookup, "entry_points", lambda group: [point] if group == f"seqkit.{kind}s" else []
-    )
+    monkeypatch.setattr(lookup, "entry_points", lambda: EntryPoints([point]))
     # what another test read is not seen
-    monkeypatch.setattr(lookup, "_installed", lookup._installed.__wrapped__)
+    monkeypatch.setattr(lookup, "_of_every_kind", lookup._of_every_kind.__wrapped__)
     component = components(kind)["Braille"]
     assert component.path == "no_such_package.dots:Braille"
     with pytest.raises(

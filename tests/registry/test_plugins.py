@@ -1,7 +1,7 @@
 """Code of others that misbehaves when it is imported is named, by file or package, without a traceback."""
 
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
@@ -30,10 +30,8 @@ def install(monkeypatch, tmp_path, *packages):
         points.append(point)
         monkeypatch.delitem(sys.modules, f"{package}_module", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(
-        lookup, "entry_points", lambda group: points if group == "seqkit.tokenizers" else []
-    )
-    monkeypatch.setattr(lookup, "_installed", lookup._installed.__wrapped__)
+    monkeypatch.setattr(lookup, "entry_points", lambda: EntryPoints(points))
+    monkeypatch.setattr(lookup, "_of_every_kind", lookup._of_every_kind.__wrapped__)
     monkeypatch.setenv("COLUMNS", "400")
 
 

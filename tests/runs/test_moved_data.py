@@ -46,6 +46,7 @@ def command(words, folder):
     return [str(folder) if word == "RUN" else word for word in shlex.split(words)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_names_the_file_and_its_key_and_the_printed_command_works(
     trained, words, capfd

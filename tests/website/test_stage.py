@@ -15,7 +15,7 @@ WHERE = {
         "docs/index.md": "index.md",
         "docs/data/text.md": "data/text.md",
         "docs/notebooks/first.py": "notebooks/first.md",
-        "docs/comparisons/digits": "comparisons/digits.md",
+        "docs/comparisons/parity": "comparisons/parity.md",
         "recipes/README.md": "recipes.md",
     }.items()
 }
@@ -28,7 +28,7 @@ WHERE = {
         ("docs/data/text.md", "../../README.md", "../overview.md"),
         ("docs/data/text.md", "../notebooks/first.py", "../notebooks/first.md"),
         ("recipes/README.md", "../docs/index.md", "index.md"),
-        ("recipes/README.md", "../docs/comparisons/digits/", "comparisons/digits.md"),
+        ("recipes/README.md", "../docs/comparisons/parity/", "comparisons/parity.md"),
         ("docs/index.md", "https://example.org/a.md", "https://example.org/a.md"),
         ("docs/index.md", "#here", "#here"),
     ],
