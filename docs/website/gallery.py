@@ -55,7 +55,8 @@ file. It needs no network and no server, so you can mail it.
 | [attention maps](notebooks/first-run/seen-attention.html) | `seqkit attention` |
 | [a published comparison](comparisons/screen-associative-recall/report.html) | `seqkit compare` |
 
-The first two come from [the first run](notebooks/first-run.md), the last from [associative recall](comparisons/screen-associative-recall.md).
+The first two come from [the first run](notebooks/first-run.md), the last from [associative
+recall](comparisons/screen-associative-recall.md).
 
 The pictures below are what `seqkit inspect RECIPE` draws: one training example of each recipe, as tokens. They are of
 the preset `debug` where a recipe has it, and of the first task of a mixture."""
