@@ -58,6 +58,7 @@ AT_HAND = {
 
 SLOW = {
     "README.md",
+    "docs/mixers.md",
     "docs/blocks.md",
     "docs/compare.md",
     "docs/concepts.md",

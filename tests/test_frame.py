@@ -220,6 +220,7 @@ def test_every_room_keeps_to_its_budget():
     assert list(outside(budget, sizes())) == []
 
 
+@pytest.mark.slow
 def test_the_code_is_no_denser_than_its_bounds():
     bounds = budgets()["density"]
     found = density()

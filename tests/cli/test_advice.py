@@ -6,6 +6,7 @@ from tests.cli import advice
 from tests.cli.advice import ROOT, faults, options, texts, texts_of_python
 
 
+@pytest.mark.slow
 def test_every_command_flag_key_and_page_that_the_code_advises_exists():
     found = [f"{text.path}:{text.line}: {fault}" for text in texts() for fault in faults(text)]
     assert not found, "\n".join(found)

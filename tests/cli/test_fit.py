@@ -253,6 +253,7 @@ def test_predictions_are_cut_as_training_was(tmp_path):
         ([], 3, False),
     ],
 )
+@pytest.mark.slow
 def test_a_specialist_is_set_beside_a_run_but_not_beside_a_trial(
     tmp_path, capsys, words, steps, is_beside
 ):

@@ -160,6 +160,7 @@ def check(command, code, fact, capsys):
     assert fact in line
 
 
+@pytest.mark.slow
 def test_a_wrong_command_ends_with_2_and_one_line(capsys, subtests):
     for command, fact in OF_COMMAND.items():
         with subtests.test(command):

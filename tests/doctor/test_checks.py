@@ -233,6 +233,7 @@ def test_a_column_in_another_unit_and_nan_are_found(subject, value, problem):
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_fault_of_training_is_found(subject, recipe, words, check, problem, fix):
     result = check(Trials(subject(recipe, *words)))
     assert problem in result.finding.problem

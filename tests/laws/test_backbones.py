@@ -110,6 +110,7 @@ LONG = ["no_column_attends_to_the_future", "any_batch_gives_the_same", "reorder_
 """Those that cost little of the laws that a quick check leaves out."""
 
 
+@pytest.mark.slow
 def test_a_backbone_keeps_its_laws_on_synthetic_texts(build):
     check_backbone(build, dim=DIM, kinds=["text"], quick=True)
     check_backbone(build, dim=DIM, causal=[True], kinds=["text"], only=LONG)
