@@ -66,6 +66,10 @@ DECODERS = {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 1e6}},
     "Phi3": {**LLAMA, "sliding_window": 11},
     "Mamba": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3},
+    "FalconMamba": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3,
+                    "time_step_rank": 3, "mixer_rms_eps": 0.01},
+    "Mamba2": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3,
+               "num_heads": 6, "head_dim": 8, "n_groups": 2},
     "Mixtral": {**LLAMA, "num_local_experts": 5, "num_experts_per_tok": 2},
     "Qwen3Moe": {**LLAMA, "head_dim": 14, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 17,
                  "mlp_only_layers": [1]},
@@ -123,7 +127,7 @@ def save(folder, name, settings, kind, *, std=0.1, dtype="float32", max_shard_si
     text = "Text" if name in TEXT_CONFIG else ""
     how_to = (
         {}
-        if name == "Mamba"
+        if name in ("Mamba", "Mamba2", "FalconMamba")
         else {"attn_implementation": "eager", "experts_implementation": "eager"}
     )
     config = getattr(transformers, f"{name}{text}Config")(**settings, **how_to)

@@ -22,7 +22,7 @@ HARMLESS = re.compile(
     r"|output_.*|return_dict.*|pooler_.*|summary_.*|seq_classif.*|classif.*|xvector_.*|tdnn_.*|num_adapter_layers"
     r"|adapter_(kernel_size|stride)|use_weighted_layer_sum|out_(features|indices)|stage_names|encoder_stride|decoder_bias"
     # kernels, precision, and names that older versions wrote
-    r"|chunk_size_feed_forward|pruned_heads|deterministic_flash_attn|reference_compile|repad_logits_.*|use_mambapy"
+    r"|chunk_size(_feed_forward)?|pruned_heads|deterministic_flash_attn|reference_compile|repad_logits_.*|use_mambapy"
     r"|use_associative_scan|use_falcon_mamba|residual_in_fp32|fused_add_norm|rms_norm|pad_vocab_size_multiple|n_(ctx|layer)"
     r"|d_(model|inner)|ssm_cfg|directionality|cross_attention_hidden_size|max_position_embeddings|position_embedding_type"
     r"|original_max_position_embeddings|n_positions|median_filter_width|num_(hidden|feat_extract)_layers|save_step"

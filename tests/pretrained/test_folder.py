@@ -272,7 +272,7 @@ def test_a_setting_that_is_not_read_is_refused(tmp_path, keys, said):
 CHANGES_NOTHING_HERE = {
     # others of the file decide: the layers' kinds, or that there are no windows
     "_sliding_window_pattern", "layer_types", "max_window_layers", "no_rope_layer_interval", "sliding_window",
-    "use_sliding_window",
+    "use_sliding_window", "expand",
     # of losses that are not asked for; half of it counts; the same layers twice
     "router_aux_loss_coef", "local_attention", "mlp_only_layers",
 }  # fmt: skip
