@@ -18,6 +18,7 @@ from seqkit.pretrained.families.bart import (
 )
 from seqkit.pretrained.families.encoders import BERT, ROBERTA
 from seqkit.pretrained.families.gpt import GPT2
+from seqkit.pretrained.families.hybrids import FAMILIES as HYBRIDS
 from seqkit.pretrained.families.llama import KINDS, LLAMA
 from seqkit.pretrained.families.mamba import FALCON_MAMBA, MAMBA, MAMBA2
 from seqkit.pretrained.families.modernbert import MODERNBERT
@@ -49,6 +50,7 @@ FAMILIES: dict[str, Family] = {
     "pegasus": PEGASUS,
     **PAIRS,
     **dict.fromkeys(KINDS, LLAMA),
+    **HYBRIDS,
 }
 
 
