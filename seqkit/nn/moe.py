@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from seqkit.interfaces.tokens import may_read
 from seqkit.nn.block import MLP, PaddingAwareMLP
+from seqkit.nn.padding import zero_padded
 from seqkit.nn.precision import float32_or_more, no_autocast
 from seqkit.nn.recurrence import check_not_exporting
 
@@ -41,7 +42,9 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
     With one chosen that would be 1 and the router would get no gradient: there it is the probability itself (Switch,
     equation 2). normalize_gates: False: it is for any top_k (`norm_topk_prob` of Qwen3; Qwen team 2025).
     num_experts: number of experts. top_k: experts that a token uses. expert: one of them, `dim -> nn.Module` on [t d],
-    where t may be 0. aux_loss_weight: weight of the load-balancing loss (Switch: 0.01).
+    where t may be 0. aux_loss_weight: weight of the load-balancing loss (Switch: 0.01). shared_expert: one more, which
+    all tokens use (Dai et al. 2024, DeepSeekMoE); None: none. shared_gate: True: its output times sigmoid(w x), one
+    factor for a token (Qwen3-Next).
     Raises ValueError for fewer experts than top_k, a top_k below 1, a negative weight, or experts that fail on no
     tokens.
 
@@ -59,6 +62,8 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         expert: Callable[[int], nn.Module] = MLP,
         aux_loss_weight: float = 0.01,
         normalize_gates: bool = True,
+        shared_expert: Callable[[int], nn.Module] | None = None,
+        shared_gate: bool = False,
     ):
         super().__init__()
         if top_k < 1 or num_experts < top_k:
@@ -73,6 +78,10 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         self.normalize_gates = normalize_gates and top_k > 1
         self.router = nn.Linear(dim, num_experts, bias=False)
         self.experts = nn.ModuleList(expert(dim) for _ in range(num_experts))
+        self.shared_expert = None if shared_expert is None else shared_expert(dim)
+        self.shared_gate = nn.Linear(dim, 1, bias=False) if shared_gate else None
+        if shared_gate and shared_expert is None:
+            raise ValueError("shared_gate is of a shared expert, and there is none; leave it out")
         try:
             self.experts[0](self.router.weight.new_zeros(0, dim))
         except RuntimeError as error:
@@ -96,7 +105,13 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
             real = rearrange(valid, "b n -> (b n)").nonzero()[:, 0]
             mixed = self._mix(tokens.index_select(0, real))
             output = mixed.new_zeros(tokens.shape).index_copy(0, real, mixed)
-        return rearrange(output, "(b n) d -> b n d", b=x.shape[0])
+        output = rearrange(output, "(b n) d -> b n d", b=x.shape[0])
+        if self.shared_expert is None:
+            return output
+        shared = self.shared_expert(x)
+        if self.shared_gate is not None:
+            shared = shared * self.shared_gate(x).sigmoid()
+        return output + (shared if valid is None else zero_padded(shared, valid))
 
     def _mix(self, x: Tensor) -> Tensor:
         """[t d] from x [t d]."""

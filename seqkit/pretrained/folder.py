@@ -207,7 +207,7 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config, task)
-    theirs = SavedTensors(folder, family.prefix)
+    theirs = SavedTensors(folder, family.prefix, family.old_names)
     with _understood(config):
         head = family.head(config, task)
         of_head = [
@@ -294,7 +294,7 @@ class SavedTensors(ReadOnAccess):
     tensors that hold NaN or are not floating-point.
     """
 
-    def __init__(self, folder: Path, prefix: str):
+    def __init__(self, folder: Path, prefix: str, old_names: Mapping[str, str]):
         self.folder = folder
         digest = hashlib.sha256()
         self._places = {}
@@ -308,7 +308,7 @@ class SavedTensors(ReadOnAccess):
                 )
             for name in names:
                 if not name.endswith(BUFFERS):
-                    self._places[_plain(name, prefix)] = (held, name)
+                    self._places[_plain(name, prefix, old_names)] = (held, name)
         self.sha256 = digest.hexdigest()
 
     def __getitem__(self, name: str) -> Tensor:
@@ -408,9 +408,9 @@ OLD_NAMES = {
 """Suffixes of names in old files: norms from TensorFlow, and convolutions with weight norm before torch 2.0."""
 
 
-def _plain(name: str, prefix: str) -> str:
+def _plain(name: str, prefix: str, old_names: Mapping[str, str]) -> str:
     """A name as present files have it, without the prefix of a model with a head."""
-    for old, new in OLD_NAMES.items():
+    for old, new in {**OLD_NAMES, **old_names}.items():
         if name.endswith(old):
             name = name.removesuffix(old) + new
     return name.removeprefix(prefix)

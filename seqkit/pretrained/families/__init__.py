@@ -18,8 +18,9 @@ from seqkit.pretrained.families.bart import (
 )
 from seqkit.pretrained.families.encoders import BERT, ROBERTA
 from seqkit.pretrained.families.gpt import GPT2
+from seqkit.pretrained.families.hybrids import FAMILIES as HYBRIDS
 from seqkit.pretrained.families.llama import KINDS, LLAMA
-from seqkit.pretrained.families.mamba import MAMBA
+from seqkit.pretrained.families.mamba import FALCON_MAMBA, MAMBA, MAMBA2
 from seqkit.pretrained.families.modernbert import MODERNBERT
 from seqkit.pretrained.families.pairs import PAIRS
 from seqkit.pretrained.families.t5 import T5, WHOLE_T5
@@ -34,6 +35,8 @@ FAMILIES: dict[str, Family] = {
     "modernbert": MODERNBERT,
     "gpt2": GPT2,
     "mamba": MAMBA,
+    "mamba2": MAMBA2,
+    "falcon_mamba": FALCON_MAMBA,
     "vit": VIT,
     "deit": DEIT,
     "dinov2": DINOV2,
@@ -47,6 +50,7 @@ FAMILIES: dict[str, Family] = {
     "pegasus": PEGASUS,
     **PAIRS,
     **dict.fromkeys(KINDS, LLAMA),
+    **HYBRIDS,
 }
 
 
