@@ -29,6 +29,17 @@ ENCODERS = {
     "Bert": BERT,
     "Roberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
     "XLMRoberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
+    "Camembert": {**BERT, "pad_token_id": 1},
+    "Data2VecText": {**BERT, "pad_token_id": 1},
+    "RobertaPreLayerNorm": {**BERT, "pad_token_id": 1},
+    "XLMRobertaXL": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
+    "Ernie": BERT,
+    "DistilBert": {
+        "vocab_size": VOCAB, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 40,
+        "max_position_embeddings": CONTEXT,
+    },
+    "Electra": {**BERT, "embedding_size": 14},
+    "MPNet": BERT,
     "ModernBert": {
         **{key: BERT[key] for key in BERT if key != "max_position_embeddings"}, "num_hidden_layers": 5,
         "local_attention": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1,

@@ -16,7 +16,7 @@ from seqkit.pretrained.families.bart import (
     WHOLE_MARIAN,
     WHOLE_PEGASUS,
 )
-from seqkit.pretrained.families.encoders import BERT, ROBERTA
+from seqkit.pretrained.families.encoders import ENCODERS
 from seqkit.pretrained.families.gpt import GPT2
 from seqkit.pretrained.families.llama import KINDS, LLAMA
 from seqkit.pretrained.families.mamba import MAMBA
@@ -28,9 +28,7 @@ from seqkit.pretrained.families.whisper import WHISPER, WHOLE_WHISPER
 from seqkit.pretrained.family import Family
 
 FAMILIES: dict[str, Family] = {
-    "bert": BERT,
-    "roberta": ROBERTA,
-    "xlm-roberta": ROBERTA,
+    **ENCODERS,
     "modernbert": MODERNBERT,
     "gpt2": GPT2,
     "mamba": MAMBA,
