@@ -40,6 +40,8 @@ ENCODERS = {
     },
     "Electra": {**BERT, "embedding_size": 14},
     "MPNet": BERT,
+    "Albert": {**BERT, "embedding_size": 14},
+    "Albert in groups": {**BERT, "embedding_size": 14, "num_hidden_layers": 4, "num_hidden_groups": 2},
     "ModernBert": {
         **{key: BERT[key] for key in BERT if key != "max_position_embeddings"}, "num_hidden_layers": 5,
         "local_attention": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,18 +18,20 @@ from seqkit.pretrained.family import (
     has_classes,
     layer_norm,
 )
-from seqkit.pretrained.rows import Rows, alias, layers, module, modules, tensor
+from seqkit.pretrained.rows import Row, Rows, alias, below, module, modules, tensor
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a model where the file does not say them."""
+    """Sizes, activation and dropout of a model where the file does not say them."""
 
     dim: int = 768
     inner: int = 3072
     depth: int = 12
     heads: int = 12
     positions: int = 512
+    activation: str = "gelu"
+    dropout: float = 0.1
 
 
 def post_norm(
@@ -42,11 +44,11 @@ def post_norm(
 
     dim = config.size(key("hidden_size"), sizes.dim)
     norm = layer_norm(config, eps, key("layer_norm_eps"))
-    branches = config.number(key("hidden_dropout_prob"), 0.1)
+    branches = config.number(key("hidden_dropout_prob"), sizes.dropout)
     inner = config.size(key("intermediate_size"), sizes.inner)
-    activation = config.one_of(key("hidden_act"), ACTIVATIONS, "gelu")
+    activation = config.one_of(key("hidden_act"), ACTIVATIONS, sizes.activation)
     mlp = {"ratio": inner / dim, "activation": activation}
-    weights = config.number(key("attention_probs_dropout_prob"), 0.1)
+    weights = config.number(key("attention_probs_dropout_prob"), sizes.dropout)
     return {
         "dropout": branches,
         "embedding_norm": norm,
@@ -86,20 +88,36 @@ TAGGER = Head(
 )
 
 LAYER = (
-    *("attention.self.query", "attention.self.key", "attention.self.value"),
-    *("attention.output.dense", "attention.output.LayerNorm"),
-    *("intermediate.dense", "output.dense", "output.LayerNorm"),
+    "attention.self.query",
+    "attention.self.key",
+    "attention.self.value",
+    "attention.output.dense",
+    "attention.output.LayerNorm",
+    "intermediate.dense",
+    "output.dense",
+    "output.LayerNorm",
 )
 """Names in a layer of BERT: queries, keys, values, output and norm of attention; both layers and norm of the MLP."""
 OF_BERT = (
-    *("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
-    *("cls.predictions.decoder", "cls.predictions.bias"),
+    "cls.predictions.transform.dense",
+    "cls.predictions.transform.LayerNorm",
+    "cls.predictions.decoder",
+    "cls.predictions.bias",
 )
 OF_ROBERTA = ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias")
 """Names in the head of a masked language model, as `masked_rows` takes them."""
 LEFT_OUT = (
-    *("pooler.", "classifier.", "qa_outputs.", "cls.", "lm_head.", "vocab_", "pre_classifier."),
-    *("generator_", "discriminator_predictions."),
+    "pooler.",
+    "classifier.",
+    "qa_outputs.",
+    "cls.",
+    "lm_head.",
+    "vocab_",
+    "pre_classifier.",
+    "generator_",
+    "discriminator_predictions.",
+    "predictions.",
+    "sop_classifier.",
 )
 """Beginnings of the names of heads."""
 
@@ -115,6 +133,7 @@ class Encoder:
     projection: name of the layer from the width of the embeddings to that of the others; empty: there is none.
     masked, activation: names in the head of a masked language model, and its activation, None: that of the layers.
     classes, squash: names of the two layers of a classifier's head, and the activation between.
+    changes: made to the settings. others: rows beside these.
     """
 
     prefix: str = "bert."
@@ -132,6 +151,8 @@ class Encoder:
     activation: Any = None
     classes: tuple[str, str] = ("bert.pooler.dense", "classifier")
     squash: Any = "Tanh"
+    changes: Callable[[ConfigFile, Settings], None] = lambda *_: None
+    others: Sequence[Row] = ()
 
     def model(self, config: ConfigFile) -> Settings:
         """Section `model`."""
@@ -153,8 +174,9 @@ class Encoder:
         first = self.first
         if first is None:
             first = int(config.get("pad_token_id", 1)) + 1
-        position = {"type": "Learned", "sizes": sizes, "first": first}
-        return {"position": position, **found}
+        found["position"] = {"type": "Learned", "sizes": sizes, "first": first}
+        self.changes(config, found)
+        return found
 
     def table(self, config: ConfigFile) -> Rows:
         """Names of the weights."""
@@ -175,13 +197,19 @@ class Encoder:
             "backbone.norm": self.norm,
         }
         types = "embeddings.token_type_embeddings.weight"
-        depth = self.model(config)["backbone"]["depth"]
+        backbone = self.model(config)["backbone"]
+        repeats = backbone.get("repeats", 1)
         return [
             *tensor("embedder.content.weight", "embeddings.word_embeddings.weight"),
             *tensor("embedder.position.tables.0", "embeddings.position_embeddings.weight"),
             *tensor("embedder.position.tables.1", types, may_miss=True),
             *modules(around),
-            *layers(depth, "backbone.blocks.{}.", self.place, layer),
+            *[
+                row
+                for i in range(backbone["depth"] // repeats)
+                for row in below(layer, f"backbone.blocks.{i * repeats}.", self.place.format(i))
+            ],
+            *self.others,
         ]
 
     def masked_objective(self, config: ConfigFile) -> Settings:
@@ -215,9 +243,6 @@ class Encoder:
 
 # ── types ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-BERT = Encoder().family()
-ERNIE = Encoder("ernie.", classes=("ernie.pooler.dense", "classifier")).family()
-
 AS_ROBERTA = Encoder(
     "roberta.",
     first=None,
@@ -225,8 +250,6 @@ AS_ROBERTA = Encoder(
     activation="GELU",
     classes=("classifier.dense", "classifier.out_proj"),
 )
-ROBERTA = AS_ROBERTA.family()
-DATA2VEC_TEXT = replace(AS_ROBERTA, prefix="data2vec_text.").family()
 
 
 def _pre_norm(attention: str, mlp: str) -> tuple[str, ...]:
@@ -234,96 +257,128 @@ def _pre_norm(attention: str, mlp: str) -> tuple[str, ...]:
     return (*LAYER[:4], attention, *LAYER[5:7], mlp)
 
 
-ROBERTA_PRE_NORM = replace(
-    AS_ROBERTA,
-    prefix="roberta_prelayernorm.",
-    layer=_pre_norm("attention.LayerNorm", "intermediate.LayerNorm"),
-    norm="LayerNorm",
-).family()
-XLM_ROBERTA_XL = replace(
-    AS_ROBERTA,
-    sizes=Sizes(2560, 10240, 36, 32, 514),
-    eps=1e-5,
-    num_types=1,
-    layer=_pre_norm("attention.self_attn_layer_norm", "LayerNorm"),
-    norm="encoder.LayerNorm",
-    has_embedding_norm=False,
-).family()
-
-DISTILBERT = Encoder(
-    "distilbert.",
-    Sizes(depth=6),
-    num_types=0,
-    keys={
-        "hidden_size": "dim",
-        "intermediate_size": "hidden_dim",
-        "num_hidden_layers": "n_layers",
-        "num_attention_heads": "n_heads",
-        "hidden_act": "activation",
-        "hidden_dropout_prob": "dropout",
-        "attention_probs_dropout_prob": "attention_dropout",
-        "layer_norm_eps": "",  # it is not written
-    },
-    layer=(
-        *("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin"),
-        *("sa_layer_norm", "ffn.lin1", "ffn.lin2", "output_layer_norm"),
-    ),
-    place="transformer.layer.{}.",
-    masked=("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"),
-    classes=("pre_classifier", "classifier"),
-    squash="ReLU",
-).family()
-
-ELECTRA = replace(
-    AS_ROBERTA,
-    prefix="electra.",
-    sizes=Sizes(256, 1024, heads=4),
-    first=0,
-    projection="embeddings_project",
-    masked=(
-        *("generator_predictions.dense", "generator_predictions.LayerNorm"),
-        *("generator_lm_head", "generator_lm_head.bias"),
-    ),
-    squash="GELU",
-).family()
+def _repeats(config: ConfigFile, found: Settings) -> None:
+    """Layers that are one, all or those of a group."""
+    config.must_be(1, "inner_group_num")
+    if "embedding_dim" not in found:
+        raise config.refused("embedding_size", "another width than hidden_size")
+    groups = config.size("num_hidden_groups", 1)
+    depth = found["backbone"]["depth"]
+    if depth % groups:
+        raise config.refused("num_hidden_groups", f"a divisor of {depth} layers")
+    found["backbone"]["repeats"] = depth // groups
 
 
-AS_MPNET = replace(
-    AS_ROBERTA,
-    prefix="mpnet.",
-    num_types=0,
-    first=2,
-    layer=(
-        *("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o"),
-        *("attention.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"),
-    ),
-)
-
-
-def _mpnet(config: ConfigFile) -> Settings:
-    """With one table of distances, of which the first 32 rows are used."""
+def _distances(config: ConfigFile, found: Settings) -> None:
+    """One table of distances, of which theirs reads 32 rows."""
     config.must_be(32, "relative_attention_num_buckets")
-    found = AS_MPNET.model(config)
-    found["backbone"]["position"] = {"type": "T5Bias", "num_heads": found["backbone"]["num_heads"]}
-    return found
+    backbone = found["backbone"]
+    backbone["position"] = {"type": "T5Bias", "num_heads": backbone["num_heads"]}
 
 
-def _mpnet_table(config: ConfigFile) -> Rows:
-    distances = "encoder.relative_attention_bias.weight"
-    return [*AS_MPNET.table(config), *tensor("backbone.positions.0.table", distances)]
-
-
-MPNET = replace(AS_MPNET.family(), model=_mpnet, table=_mpnet_table)
-
-ENCODERS = {
-    "bert": BERT,
-    "ernie": ERNIE,
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA),
-    "data2vec-text": DATA2VEC_TEXT,
-    "roberta-prelayernorm": ROBERTA_PRE_NORM,
-    "xlm-roberta-xl": XLM_ROBERTA_XL,
-    "distilbert": DISTILBERT,
-    "electra": ELECTRA,
-    "mpnet": MPNET,
+TYPES = {
+    "bert": Encoder(),
+    "ernie": Encoder("ernie.", classes=("ernie.pooler.dense", "classifier")),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), AS_ROBERTA),
+    "data2vec-text": replace(AS_ROBERTA, prefix="data2vec_text."),
+    "roberta-prelayernorm": replace(
+        AS_ROBERTA,
+        prefix="roberta_prelayernorm.",
+        layer=_pre_norm("attention.LayerNorm", "intermediate.LayerNorm"),
+        norm="LayerNorm",
+    ),
+    "xlm-roberta-xl": replace(
+        AS_ROBERTA,
+        sizes=Sizes(2560, 10240, 36, 32, 514),
+        eps=1e-5,
+        num_types=1,
+        layer=_pre_norm("attention.self_attn_layer_norm", "LayerNorm"),
+        norm="encoder.LayerNorm",
+        has_embedding_norm=False,
+    ),
+    "distilbert": Encoder(
+        "distilbert.",
+        Sizes(depth=6),
+        num_types=0,
+        keys={
+            "hidden_size": "dim",
+            "intermediate_size": "hidden_dim",
+            "num_hidden_layers": "n_layers",
+            "num_attention_heads": "n_heads",
+            "hidden_act": "activation",
+            "hidden_dropout_prob": "dropout",
+            "attention_probs_dropout_prob": "attention_dropout",
+            "layer_norm_eps": "",  # it is not written
+        },
+        layer=(
+            "attention.q_lin",
+            "attention.k_lin",
+            "attention.v_lin",
+            "attention.out_lin",
+            "sa_layer_norm",
+            "ffn.lin1",
+            "ffn.lin2",
+            "output_layer_norm",
+        ),
+        place="transformer.layer.{}.",
+        masked=("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"),
+        classes=("pre_classifier", "classifier"),
+        squash="ReLU",
+    ),
+    "electra": replace(
+        AS_ROBERTA,
+        prefix="electra.",
+        sizes=Sizes(256, 1024, heads=4),
+        first=0,
+        projection="embeddings_project",
+        masked=(
+            "generator_predictions.dense",
+            "generator_predictions.LayerNorm",
+            "generator_lm_head",
+            "generator_lm_head.bias",
+        ),
+        squash="GELU",
+    ),
+    "albert": Encoder(
+        "albert.",
+        Sizes(4096, 16384, heads=64, activation="gelu_new", dropout=0.0),
+        layer=(
+            "attention.query",
+            "attention.key",
+            "attention.value",
+            "attention.dense",
+            "attention.LayerNorm",
+            "ffn",
+            "ffn_output",
+            "full_layer_layer_norm",
+        ),
+        place="encoder.albert_layer_groups.{}.albert_layers.0.",
+        projection="encoder.embedding_hidden_mapping_in",
+        masked=(
+            "predictions.dense",
+            "predictions.LayerNorm",
+            "predictions.decoder",
+            "predictions.bias",
+        ),
+        classes=("albert.pooler", "classifier"),
+        changes=_repeats,
+    ),
+    "mpnet": replace(
+        AS_ROBERTA,
+        prefix="mpnet.",
+        num_types=0,
+        first=2,
+        layer=(
+            "attention.attn.q",
+            "attention.attn.k",
+            "attention.attn.v",
+            "attention.attn.o",
+            "attention.LayerNorm",
+            *LAYER[5:],
+        ),
+        changes=_distances,
+        others=tensor("backbone.positions.0.table", "encoder.relative_attention_bias.weight"),
+    ),
 }
+ENCODERS = {name: one.family() for name, one in TYPES.items()}
 """Families by model type."""
