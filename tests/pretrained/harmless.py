@@ -14,7 +14,8 @@ HARMLESS = re.compile(
     # training, losses and first weights
     r"|.*drop(out)?(_.*)?|.*layerdrop|.*init(ializer)?_.*|init_std|.*loss.*|(no_)?mask_(time|channel|feature)_.*"
     r"|apply_spec_augment|.*codevector.*|num_negatives|contrastive_.*|gradient_checkpointing|use_bfloat16|pretraining_tp"
-    r"|sparse_pred.*|ctc_.*|freeze_.*|time_step_.*|linear_(a_log|dt)_.*|use_mask_token"
+    r"|sparse_pred.*|ctc_.*|freeze_.*|time_step_.*|linear_(a_log|dt)_.*|use_mask_token|sinusoidal_pos_embds"
+    r"|task_type_vocab_size"
     # generation
     r"|.*token_ids?|.*_to_id|.*(penalty|ngram_size|suppress_tokens)|num_(beam|return).*|(max|min)_length|top_[kp]|typical_p"
     r"|do_sample|temperature|early_stopping|bad_words_ids|force(d)?_.*|remove_invalid_values|.*cache.*|decoder_start_.*"

@@ -5,6 +5,7 @@ b batch · n tokens · p axes · d width
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -32,14 +33,23 @@ class Sinusoidal(PositionalEncoding):
     max_wavelength: longest wavelength / 2 pi; the shortest is 2 pi. The width is split equally between the axes (half
     each for images); in each share, channel 2 i holds sin(pos / max_wavelength^(2 i / share)) and channel 2 i + 1 the
     cosine. interleaved: False: all sines of a share come first, then its cosines (Tensor2Tensor, Marian).
+    endpoint: True: the last pair has max_wavelength itself, not the one before it in that series (Tensor2Tensor, M2M).
+    first: position of the first token (2 in M2M).
     Any position is allowed, fractions too.
-    Raises ValueError if dim is not a multiple of 2 * num_axes.
+    Raises ValueError if dim is not a multiple of 2 * num_axes, or an endpoint has no series of two pairs or more.
     """
 
     std = 1.0
 
     def __init__(
-        self, dim: int, num_axes: int, *, max_wavelength: float = 10_000.0, interleaved: bool = True
+        self,
+        dim: int,
+        num_axes: int,
+        *,
+        max_wavelength: float = 10_000.0,
+        interleaved: bool = True,
+        endpoint: bool = False,
+        first: int = 0,
     ):
         super().__init__(dim, num_axes)
         if num_axes and dim % (2 * num_axes):
@@ -47,15 +57,22 @@ class Sinusoidal(PositionalEncoding):
                 f"dim={dim} does not split into a sine and a cosine for each of {num_axes} axes equally; "
                 f"make it a multiple of {2 * num_axes}"
             )
+        if endpoint and dim < 4 * num_axes:
+            raise ValueError(
+                f"endpoint=True needs two pairs of channels for each of {num_axes} axes, and dim={dim} has fewer; "
+                f"make it {4 * num_axes} or more"
+            )
         self.max_wavelength = max_wavelength
         self.interleaved = interleaved
+        self.endpoint = endpoint
+        self.first = first
 
     def forward(self, positions: Tensor) -> Tensor:
         """Vectors [b n d] for positions [b n p]."""
         if self.num_axes == 0:
             return positions.new_zeros(1, 1, self.dim, dtype=self.dtype)
         wide = float32_or_more(torch.promote_types(positions.dtype, self.dtype))
-        angles = rearrange(positions.to(wide), "b n p -> b n p 1") * self._frequencies(
+        angles = rearrange(positions.to(wide) + self.first, "b n p -> b n p 1") * self._frequencies(
             positions.device
         )
         sinusoids = torch.stack([angles.sin(), angles.cos()], dim=-1)
@@ -65,6 +82,10 @@ class Sinusoidal(PositionalEncoding):
     def _frequencies(self, device: torch.device) -> Tensor:
         """[i]. Made anew each time: a buffer would be rounded by `model.half()` and lost by `to_empty`."""
         share = self.dim // self.num_axes
+        if self.endpoint:
+            # in single precision and in this order, since weights from elsewhere were trained so
+            step = math.log(self.max_wavelength) / (share // 2 - 1)
+            return (torch.arange(share // 2, device=device).float() * -step).exp()
         # Apple's GPUs have no more
         if device.type == "mps":
             precise = torch.float32

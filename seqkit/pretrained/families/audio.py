@@ -38,6 +38,13 @@ def _convolutions(config: ConfigFile) -> Settings:
     return found
 
 
+KEYS = {
+    "hidden_dropout_prob": "hidden_dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+}
+"""Names of settings by those of BERT."""
+
+
 def _is_pre_norm(config: ConfigFile) -> bool:
     return config.flag("do_stable_layer_norm", False)
 
@@ -47,7 +54,7 @@ def _wav2vec2(config: ConfigFile) -> Settings:
     own = {"hubert": "conv_pos_batch_norm", "wav2vec2": "add_adapter"}
     config.must_be(False, own[config.model_type])
     config.must_be(None, "adapter_attn_dim")
-    found = post_norm(config, 1e-5, "hidden_dropout", "attention_dropout")
+    found = post_norm(config, 1e-5, KEYS)
     backbone = found["backbone"]
     groups = config.size("num_conv_pos_embedding_groups", 16)
     if backbone["dim"] % groups:
