@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.families.audio import HUBERT, WAV2VEC2
+from seqkit.pretrained.families.audio import WAVES
 from seqkit.pretrained.families.bart import (
     BART,
     MARIAN,
@@ -23,7 +23,7 @@ from seqkit.pretrained.families.mamba import MAMBA
 from seqkit.pretrained.families.modernbert import MODERNBERT
 from seqkit.pretrained.families.pairs import PAIRS
 from seqkit.pretrained.families.t5 import T5, WHOLE_T5
-from seqkit.pretrained.families.vision import DEIT, DINOV2, VIT
+from seqkit.pretrained.families.vision import VISION
 from seqkit.pretrained.families.whisper import WHISPER, WHOLE_WHISPER
 from seqkit.pretrained.family import Family
 
@@ -34,17 +34,14 @@ FAMILIES: dict[str, Family] = {
     "modernbert": MODERNBERT,
     "gpt2": GPT2,
     "mamba": MAMBA,
-    "vit": VIT,
-    "deit": DEIT,
-    "dinov2": DINOV2,
-    "wav2vec2": WAV2VEC2,
-    "hubert": HUBERT,
     "whisper": WHISPER,
     "t5": T5,
     "mt5": T5,
     "bart": BART,
     "marian": MARIAN,
     "pegasus": PEGASUS,
+    **VISION,
+    **WAVES,
     **PAIRS,
     **dict.fromkeys(KINDS, LLAMA),
 }

@@ -1,10 +1,11 @@
-"""ViT, DeiT and DINOv2 (transformers 5.23).
+"""ViT, DeiT, MAE, MSN, I-JEPA, and DINOv2 with and without registers (transformers 5.23).
 
 n tokens · d width · c channels · p q height and width of a patch
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,16 +32,31 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+PREFIX = {"deit": ("cls_token", "distillation_token"), "ijepa": ()}
+"""Learned tokens with a position before the patches, where they are others than a class token."""
+
+
 def _is_dino(config: ConfigFile) -> bool:
-    return config.model_type == "dinov2"
+    return config.model_type.startswith("dinov2")
 
 
 def _patch(config: ConfigFile) -> int:
-    return config.size("patch_size", 14 if _is_dino(config) else 16)
+    return config.size("patch_size", 14 if config.model_type == "dinov2" else 16)
 
 
-def _num_prefix(config: ConfigFile) -> int:
-    return {"vit": 1, "deit": 2, "dinov2": 1}[config.model_type]
+def _prefix(config: ConfigFile) -> tuple[str, ...]:
+    return PREFIX.get(config.model_type, ("cls_token",))
+
+
+def num_registers(config: ConfigFile, default: int) -> int:
+    """Learned tokens without a position, behind the class token."""
+    if config.get("num_register_tokens", default) == 0:
+        return 0
+    return config.size("num_register_tokens", default)
+
+
+def _num_registers(config: ConfigFile) -> int:
+    return num_registers(config, 4) if config.model_type == "dinov2_with_registers" else 0
 
 
 def patches_to_a_side(config: ConfigFile, p: int) -> int:
@@ -56,7 +72,7 @@ def _num_positions(config: ConfigFile) -> int:
     num_to_a_side = patches_to_a_side(config, p)
     if _is_dino(config):
         num_to_a_side = _image_side(config) // p
-    return _num_prefix(config) + num_to_a_side**2
+    return len(_prefix(config)) + num_to_a_side**2
 
 
 def _image_side(config: ConfigFile) -> int:
@@ -81,22 +97,18 @@ def _model(config: ConfigFile) -> Settings:
     config.must_be(True, "qkv_bias")
     is_dino = _is_dino(config)
     dim = config.size("hidden_size", 768)
-    norm = layer_norm(config, 1e-6 if is_dino else 1e-12)
+    norm = layer_norm(config, 1e-6 if is_dino or config.model_type == "vit_msn" else 1e-12)
     dropout = config.number("hidden_dropout_prob", 0.0)
-    if is_dino:
-        inner = int(dim * config.number("mlp_ratio", 4.0))
-    else:
-        inner = config.size("intermediate_size", 3072)
-    activation = config.one_of("hidden_act", ACTIVATIONS, "gelu")
-    mlp = {"ratio": inner / dim, "activation": activation}
+    mlp = _mlp(config, dim)
     layer = block("PreNormBlock", norm, mlp, config.number("attention_probs_dropout_prob", 0.0))
+    position = learned(_num_positions(config))
     if is_dino:
         config.must_be(True, "apply_layernorm", "reshape_hidden_states")
-        config.must_be(False, "use_swiglu_ffn")
         config.must_be(0.0, "drop_path_rate")
         layer["residual"] = {"layer_scale": config.number("layerscale_value", 1.0)}
+        position["num_registers"] = _num_registers(config)
     return {
-        "position": learned(_num_positions(config)),
+        "position": position,
         "dropout": dropout,
         "backbone": {
             "type": "Transformer",
@@ -108,6 +120,19 @@ def _model(config: ConfigFile) -> Settings:
             "block": layer,
         },
     }
+
+
+def _is_gated(config: ConfigFile) -> bool:
+    return _is_dino(config) and config.flag("use_swiglu_ffn", False)
+
+
+def _mlp(config: ConfigFile, dim: int) -> Settings:
+    inner = int(dim * config.number("mlp_ratio", 4.0)) if _is_dino(config) else 0
+    if _is_gated(config):
+        return {"type": "GatedMLP", "width": int(inner * 2 / 3), "multiple_of": 8, "bias": True}
+    inner = inner or config.size("intermediate_size", 3072)
+    activation = config.one_of("hidden_act", ACTIVATIONS, "gelu")
+    return {"ratio": inner / dim, "activation": activation}
 
 
 FIRST: Change = Rearranged("1 n d -> n d", {})
@@ -122,13 +147,25 @@ def kernel(num_channels: int, p: int) -> Change:
 def _interpolated(config: ConfigFile) -> Change:
     p = _patch(config)
     before = config.size("image_size", 224) // p
-    return Interpolated(_num_prefix(config), before, _image_side(config) // p)
+    is_antialiased = config.model_type == "dinov2_with_registers"
+    return Interpolated(len(_prefix(config)), before, _image_side(config) // p, is_antialiased)
+
+
+def prefix_rows(prefix: tuple[str, ...], registers: int) -> Rows:
+    """The row of the learned tokens before the patches; of that many registers, if any, behind the others."""
+    if not prefix:
+        return []
+    theirs = [f"embeddings.{name}" for name in prefix]
+    sizes = [1] * len(prefix)
+    if registers:
+        theirs.append("embeddings.register_tokens")
+        sizes.append(registers)
+    changes = (FIRST,) * len(sizes)
+    return [Row("embedder.content.prefix", tuple(theirs), tuple(sizes), changes)]
 
 
 def _table(config: ConfigFile) -> Rows:
-    prefix: tuple[str, ...] = ("embeddings.cls_token",)
-    if config.model_type == "deit":
-        prefix = (*prefix, "embeddings.distillation_token")
+    prefix = _prefix(config)
     qkv = tuple(f"attention.attention.{name}" for name in ("query", "key", "value"))
     layer = modules({"attention.qkv_proj": qkv, "attention.out_proj": "attention.output.dense"})
     mask = "1 1 d -> d"
@@ -139,7 +176,8 @@ def _table(config: ConfigFile) -> Rows:
                 "attention_norm": "norm1",
                 "mlp_norm": "norm2",
                 "mlp.up_proj": "mlp.fc1",
-                "mlp.down_proj": "mlp.fc2",
+                "mlp.down_proj": "mlp.weights_out" if _is_gated(config) else "mlp.fc2",
+                "mlp.gate_up_proj": "mlp.weights_in",
             }
         )
         layer += tensor("attention_residual.scale", "layer_scale1.lambda1")
@@ -156,14 +194,11 @@ def _table(config: ConfigFile) -> Rows:
             }
         )
     projection = "embeddings.patch_embeddings.projection"
+    content = "embedder.content.projection" if prefix else "embedder.content"
     return [
-        Row("embedder.content.prefix", prefix, changes=(FIRST,) * len(prefix)),
-        *tensor(
-            "embedder.content.projection.weight",
-            f"{projection}.weight",
-            whole=kernel(3, _patch(config)),
-        ),
-        *tensor("embedder.content.projection.bias", f"{projection}.bias"),
+        *prefix_rows(prefix, _num_registers(config)),
+        *tensor(f"{content}.weight", f"{projection}.weight", whole=kernel(3, _patch(config))),
+        *tensor(f"{content}.bias", f"{projection}.bias"),
         Row(
             "embedder.position.tables.0",
             ("embeddings.position_embeddings",),
@@ -186,11 +221,13 @@ class Interpolated:
     """A table of positions [n d] for images of another size, as transformers interpolates it (bicubic, in float32).
 
     num_prefix: tokens before the patches, which keep theirs. before, after: patches to a side, in the file and here.
+    antialias: as of torch's `interpolate`.
     """
 
     num_prefix: int
     before: int
     after: int
+    antialias: bool
 
     def read(self, x: Tensor, /) -> Tensor:
         """The table of `after` x `after` patches."""
@@ -199,7 +236,9 @@ class Interpolated:
         import torch
 
         grid = rearrange(x[self.num_prefix :], "(h w) d -> 1 d h w", h=self.before).float()
-        grid = torch.nn.functional.interpolate(grid, size=(self.after, self.after), mode="bicubic")
+        grid = torch.nn.functional.interpolate(
+            grid, size=(self.after, self.after), mode="bicubic", antialias=self.antialias
+        )
         return torch.cat([x[: self.num_prefix], rearrange(grid, "1 d h w -> (h w) d").to(x.dtype)])
 
     def write(self, x: Tensor, /) -> Tensor:
@@ -214,7 +253,8 @@ class Interpolated:
 
 def _inputs(folder: Path, config: ConfigFile) -> Settings:
     side = _image_side(config) if _is_dino(config) else config.size("image_size", 224)
-    return checked_images(folder, _patch(config), side, _num_prefix(config))
+    num_prefix = len(_prefix(config)) + _num_registers(config)
+    return checked_images(folder, _patch(config), side, num_prefix)
 
 
 def checked_images(folder: Path, p: int, side: int, num_prefix: int) -> Settings:
@@ -229,14 +269,28 @@ def checked_images(folder: Path, p: int, side: int, num_prefix: int) -> Settings
     return {**found, "num_prefix_tokens": num_prefix, "positions": "index"}
 
 
-CLASSIFY = Head(
-    ("ForImageClassification",),
-    lambda _: {"type": "Classify", "pool": "first"},
-    lambda _: module("head.linear", "classifier"),
-    class_names,
-)
+def _classify(pool: str) -> Mapping[str, Head]:
+    head = Head(
+        ("ForImageClassification",),
+        lambda _: {"type": "Classify", "pool": pool},
+        lambda _: module("head.linear", "classifier"),
+        class_names,
+    )
+    return {"Classify": head}
+
+
+def _family(prefix: str, heads: Mapping[str, Head]) -> Family:
+    return Family(_model, _table, prefix, heads, LEFT_OUT, _inputs)
+
+
 LEFT_OUT = ("pooler.", "classifier.", "decoder.", "distillation_classifier.", "cls_classifier.")
-VIT = Family(_model, _table, "vit.", {"Classify": CLASSIFY}, LEFT_OUT, _inputs)
-DEIT = Family(_model, _table, "deit.", {"Classify": CLASSIFY}, LEFT_OUT, _inputs)
-# its classes also see the mean of the patches
-DINOV2 = Family(_model, _table, "dinov2.", {}, LEFT_OUT, _inputs)
+VISION: dict[str, Family] = {
+    "vit": _family("vit.", _classify("first")),
+    "vit_msn": _family("vit.", _classify("first")),
+    "vit_mae": _family("vit.", {}),
+    "deit": _family("deit.", _classify("first")),
+    "ijepa": _family("ijepa.", _classify("mean")),
+    # their classes also see the mean of the patches
+    "dinov2": _family("dinov2.", {}),
+    "dinov2_with_registers": _family("dinov2_with_registers.", {}),
+}
