@@ -31,6 +31,9 @@ MODELS = {
     "dinov2": ("Dinov2Model", {"mlp_ratio": 2, "layerscale_value": 0.5, "use_mask_token": False}),
     "dinov2, gated": ("Dinov2Model", {"mlp_ratio": 3, "use_swiglu_ffn": True, "use_mask_token": False}),
     "dinov2_with_registers": ("Dinov2WithRegistersModel", {"mlp_ratio": 2, "num_register_tokens": 3}),
+    "dinov3_vit": ("DINOv3ViTModel", {"intermediate_size": 40, "num_register_tokens": 2}),
+    "dinov3_vit, gated": ("DINOv3ViTModel", {
+        "intermediate_size": 40, "use_gated_mlp": True, "hidden_act": "silu", "key_bias": True, "mlp_bias": False}),
 }  # fmt: skip
 
 
@@ -46,7 +49,10 @@ def saved(request, tmp_path):
             p.add_(torch.randn_like(p) * 0.1)
     model.save_pretrained(tmp_path / "theirs")
     size = {"height": SIDE, "width": SIDE}
-    processor = transformers.ViTImageProcessor(size=size, resample=3)
+    if name.startswith("DINOv3"):
+        processor = transformers.DINOv3ViTImageProcessor(size=size)
+    else:
+        processor = transformers.ViTImageProcessor(size=size, resample=3)
     processor.save_pretrained(tmp_path / "theirs")
     return model, processor, tmp_path
 
@@ -126,6 +132,26 @@ def test_classes_of_ones_own_are_written_with_their_names(tmp_path):
         assert_equal(doubled(run.model)(batch), right.logits)
 
 
+def test_a_dinov3_reads_images_that_are_no_squares(tmp_path):
+    torch.manual_seed(3)
+    config = transformers.DINOv3ViTConfig(**SIZES, intermediate_size=40)
+    model = transformers.DINOv3ViTModel(config).eval()
+    model.save_pretrained(tmp_path / "theirs")
+    processor = transformers.DINOv3ViTImageProcessor(size={"height": 10, "width": 35})
+    processor.save_pretrained(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "run", "theirs")
+    run = load_one(tmp_path / "run")
+    photo = torch.rand(3, 41, 57, generator=torch.Generator().manual_seed(5))
+    photo = (photo * 255).to(torch.uint8)
+    tokens = run.tokenizer.encode(photo)
+    torch.testing.assert_close(run.tokenizer.decode(tokens), run.tokenizer.resized(photo / 255))
+    with torch.no_grad():
+        pixels = processor(photo, return_tensors="pt").pixel_values.double()
+        ours = doubled(run.model)
+        right = doubled(model)(pixels).last_hidden_state
+        assert_equal(ours.backbone(ours.embed(TokenBatch.collate([tokens]))), right)
+
+
 @pytest.mark.parametrize(("side", "name"), [(10, ""), (30, ""), (10, "WithRegisters")])
 def test_a_dinov2_reads_images_of_another_size_than_its_table_of_positions(tmp_path, side, name):
     """As published: tables are for 518 pixels, and processors crop to 224."""
@@ -155,8 +181,8 @@ def test_a_dinov2_reads_images_of_another_size_than_its_table_of_positions(tmp_p
 
 def test_an_image_processor_of_another_size_is_refused(saved):
     model, _, place = saved
-    if model.config.model_type.startswith("dinov2"):
-        pytest.skip("its table of positions is interpolated")
+    if model.config.model_type.startswith("dino"):
+        pytest.skip("its table of positions is interpolated, or it has none")
     transformers.ViTImageProcessor(size={"height": 15, "width": 15}).save_pretrained(
         place / "theirs"
     )
