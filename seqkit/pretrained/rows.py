@@ -158,8 +158,8 @@ class Row:
     """A tensor of ours from one or several of theirs, side by side along the first axis.
 
     ours: its name. theirs: their names; an empty one stands for the bias of keys that have none there: softmax ignores
-    it, so zeros are read, and it is dropped as it is written. sizes: rows of each of theirs; None: equal ones.
-    changes: of each of theirs before they are joined; None: none of it. whole: of the joined tensor. may_miss: True:
+    it, so zeros are read, and it is dropped as it is written. changes: of each of theirs before they are joined; None:
+    none of it. sizes: rows of each of theirs after that; None: equal ones. whole: of the joined tensor. may_miss: True:
     neither side needs to have it. zeros: so many zeros are read where they do not have it; None: it is an error.
     is_alias: True: a second name of theirs, which is compared and not written.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.families.audio import HUBERT, WAV2VEC2
+from seqkit.pretrained.families.audio import WAVES
 from seqkit.pretrained.families.bart import BARTS
 from seqkit.pretrained.families.decoder_kinds import KINDS
 from seqkit.pretrained.families.encoders import ENCODERS
@@ -19,7 +19,7 @@ from seqkit.pretrained.families.modernbert import MODERNBERT
 from seqkit.pretrained.families.pairs import PAIRS
 from seqkit.pretrained.families.t5 import DEFAULTS as T5_TYPES
 from seqkit.pretrained.families.t5 import T5, WHOLE_T5
-from seqkit.pretrained.families.vision import DEIT, DINOV2, VIT
+from seqkit.pretrained.families.vision import VISION
 from seqkit.pretrained.families.whisper import WHISPER, WHOLE_WHISPER
 from seqkit.pretrained.family import Family
 
@@ -30,14 +30,11 @@ FAMILIES: dict[str, Family] = {
     "mamba": MAMBA,
     "mamba2": MAMBA2,
     "falcon_mamba": FALCON_MAMBA,
-    "vit": VIT,
-    "deit": DEIT,
-    "dinov2": DINOV2,
-    "wav2vec2": WAV2VEC2,
-    "hubert": HUBERT,
     "whisper": WHISPER,
     **dict.fromkeys(T5_TYPES, T5),
     **{name: encoder for name, (encoder, _) in BARTS.items()},
+    **VISION,
+    **WAVES,
     **PAIRS,
     **dict.fromkeys(KINDS, LLAMA),
     **HYBRIDS,
