@@ -20,6 +20,7 @@ from seqkit.errors import DataError, UsageError, one_line
 from seqkit.interfaces import Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.interfaces.finite import check_computed
 from seqkit.model import Model
+from seqkit.nn.attention.linformer import LinformerAttention
 from seqkit.nn.pooling import FeaturesHead, SequenceHead
 from seqkit.nn.position.absolute import Learned
 
@@ -123,7 +124,7 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
     try:
         with _quiet(), torch.no_grad():
             program = torch.export.export(
-                function, _batch(model, *EXAMPLE), dynamic_shapes=(_sizes(spec),), strict=False
+                function, _batch(model, *EXAMPLE), dynamic_shapes=(_sizes(model),), strict=False
             )
             run = WRITERS[to](program, out, spec, notes)
             differences = [_difference(run, function, _batch(model, *sizes)) for sizes in CHECKED]
@@ -168,22 +169,29 @@ def _check(model: Model, to: str) -> None:
         raise UsageError(f"ONNX needs {', '.join(missing)}; pip install 'seqkit[export]'")
 
 
-def _sizes(spec: TokenSpec) -> tuple[dict[int, Any], ...]:
+def _max_tokens(model: Model) -> int:
+    """Tokens of the longest example that the graph takes."""
+    limits = [x.max_tokens for x in model.modules() if isinstance(x, LinformerAttention)]
+    return min([MAX_TOKENS, *limits])
+
+
+def _sizes(model: Model) -> tuple[dict[int, Any], ...]:
     """Sizes of each input that may vary."""
     sizes = {
         "b": torch.export.Dim("b", min=1, max=MAX_BATCH),
-        "n": torch.export.Dim("n", min=1, max=MAX_TOKENS),
+        "n": torch.export.Dim("n", min=1, max=_max_tokens(model)),
         "e": torch.export.Dim("e", min=0, max=MAX_EDGES),
     }
     return tuple(
         {i: sizes[axis] for i, axis in enumerate(AXES[name].split()) if axis in sizes}
-        for name in names(spec)
+        for name in names(model.spec)
     )
 
 
 def _batch(model: Model, b: int, n: int, is_padded: bool) -> tuple[Tensor, ...]:
     """Random tokens of that shape, the same at every call, at positions that learned tables have."""
     spec = model.spec
+    n = min(n, _max_tokens(model))
     position = getattr(model.embedder, "position", None)
     sizes = None
     if isinstance(position, Learned):
@@ -264,7 +272,9 @@ def _write_onnx(
     assert written is not None
     written.model.metadata_props.update(notes)
     written.save(out, external_data=False)
-    session = onnxruntime.InferenceSession(out, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors alone
+    session = onnxruntime.InferenceSession(out, options, providers=["CPUExecutionProvider"])
     taken = {each.name for each in session.get_inputs()}  # a model may use no positions
 
     def run(*given: Tensor) -> Tensor:
