@@ -232,8 +232,10 @@ def fft_convolution(x: Tensor, kernel: Tensor) -> Tensor:
     second half holds the negative offsets; returns [b n d]."""
     n = x.shape[1]
     x = rearrange(x, "b n d -> b d n")
-    if is_exporting():  # onnxruntime has no inverse to real numbers
-        y = torch.fft.ifft(torch.fft.fft(x, n=2 * n) * torch.fft.fft(kernel, n=2 * n)).real
+    if is_exporting():
+        latest_first = torch.cat([kernel[:, :n].flip(-1), kernel[:, n:].flip(-1)], dim=-1)
+        padded = F.pad(x, [n - 1, kernel.shape[-1] - n])
+        y = F.conv1d(padded, rearrange(latest_first, "d m -> d 1 m"), groups=x.shape[1])
     else:
         y = torch.fft.irfft(torch.fft.rfft(x, n=2 * n) * torch.fft.rfft(kernel, n=2 * n), n=2 * n)
     return rearrange(y[..., :n], "b d n -> b n d").contiguous()
