@@ -17,7 +17,7 @@ from seqkit.interfaces.tokens import may_read
 from seqkit.nn.block import MLP, PaddingAwareMLP
 from seqkit.nn.padding import zero_padded
 from seqkit.nn.precision import float32_or_more, no_autocast
-from seqkit.nn.recurrence import check_not_exporting
+from seqkit.nn.recurrence import is_exporting
 
 
 class AuxiliaryLoss(ABC):
@@ -98,8 +98,11 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         Padding goes to no expert and gives zero.
         """
         tokens = rearrange(x, "b n d -> (b n) d")
-        check_not_exporting("a mixture of experts", "an MLP or GatedMLP")
-        if valid is None or valid.is_meta or (may_read(valid) and bool(valid.all())):
+        if is_exporting():
+            output = self._mix_all(tokens)
+            if valid is not None:
+                output = output.masked_fill(~rearrange(valid, "b n -> (b n) 1"), 0.0)
+        elif valid is None or valid.is_meta or (may_read(valid) and bool(valid.all())):
             output = self._mix(tokens)  # tensors without data are taken to have no padding
         else:
             real = rearrange(valid, "b n -> (b n)").nonzero()[:, 0]
@@ -126,6 +129,13 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         )
         return einsum(gates.to(outputs.dtype), outputs, "t k, t k d -> t d")
 
+    def _mix_all(self, x: Tensor) -> Tensor:
+        """`_mix` with every expert over every token: how many an expert gets is no size of an exported graph."""
+        gates, chosen = self._route(x)
+        outputs = torch.stack([expert(x) for expert in self.experts], dim=1)
+        weights = gates.new_zeros(outputs.shape[:2]).scatter(1, chosen, gates)
+        return einsum(weights.to(outputs.dtype), outputs, "t e, t e d -> t d")
+
     def _route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Gates and chosen experts, both [t k], the best first."""
         with no_autocast(x):
@@ -134,7 +144,8 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         gates, chosen = probabilities.topk(self.top_k, dim=-1)
         if self.normalize_gates:
             gates = gates / reduce(gates, "t k -> t 1", "sum")
-        self._routed = (probabilities if self.training else probabilities.detach(), chosen)
+        if not is_exporting():
+            self._routed = (probabilities if self.training else probabilities.detach(), chosen)
         return gates, chosen
 
     def _loads(self, chosen: Tensor) -> list[int]:
