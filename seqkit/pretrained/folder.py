@@ -18,6 +18,7 @@ from seqkit.interfaces.finite import flaw
 from seqkit.pretrained.config_file import NAME, ConfigFile, own_file, read_json
 from seqkit.pretrained.families import family_of
 from seqkit.pretrained.family import Family, Head, Settings, class_of
+from seqkit.pretrained.generation_config import GENERATION, Generation, Published
 from seqkit.pretrained.hub import HUB, INDEX, RUN, fetched, files_of_weights
 from seqkit.pretrained.rows import Entry, Row, Rows, write
 
@@ -121,7 +122,7 @@ KEPT_FILES = (
     NAME,
     "tokenizer_config.json",
     "special_tokens_map.json",
-    "generation_config.json",
+    GENERATION,
     "preprocessor_config.json",
     "processor_config.json",
 )
@@ -140,12 +141,31 @@ def settings(folder: Path, task: str | None) -> Settings:
         head = family.head(config, task)
         if head is not None:
             model["objective"] = head.objective(config)
+        if task in WRITES:
+            written_as = Generation(config)
+            written_as.published()
+            written_as.log_unread()
         if family.inputs is None:
             tokenizer = _texts(folder, config, model)
         else:
             tokenizer = family.inputs(folder, config)
     config.log_unread()
     return {"tokenizer": tokenizer, "model": model}
+
+
+WRITES = ("NextToken", "Seq2Seq")
+"""Tasks of models that write."""
+
+
+def published(place: Path) -> Published:
+    """How a foreign model was published to write, or the model that a run began with; empty for other runs.
+
+    place: as in `kept_files`. Raises DataError for a value that means nothing.
+    """
+    folder = place if is_foreign(place) else place / KEPT
+    if not (folder / NAME).is_file():
+        return Published()
+    return Generation(ConfigFile(folder / NAME)).published()
 
 
 def _texts(folder: Path, config: ConfigFile, model: Settings) -> Settings:
