@@ -41,6 +41,12 @@ def run(args: Namespace) -> int:
     if len(folders) > 1:
         if SCREEN in args.what:
             raise UsageError(f"{SCREEN} stands alone; name what is screened: --backbones GRU")
+        recipes = [word for word in args.what if is_recipe(word)]
+        if len(recipes) == 1 and not any(folder.exists() for folder in folders):
+            others = ",".join(word for word in args.what if word not in recipes)
+            raise UsageError(
+                f"one recipe stands alone; type seqkit compare {recipes[0]} --backbones {others}"
+            )
         raise UsageError(
             f"{folders[is_run.index(False)]} is no run folder; give one recipe, or folders of runs"
         )
