@@ -97,9 +97,27 @@ DECODERS = {
         "shared_intermediate_size": 31, "position_embedding_type": "rope", "embedding_multiplier": 12.0,
         "residual_multiplier": 0.22, "attention_multiplier": 1 / 6, "logits_scaling": 0.7,
     },
-    "Jamba": {**LLAMA, "attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 5, "mamba_d_state": 5,
-              "mamba_d_conv": 3, "mamba_dt_rank": 3},
 }  # fmt: skip
+ALIKE = {
+    "Olmo3": {**LLAMA, "num_key_value_heads": 3, "sliding_window": 5, "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000.0}}},
+    "Phi": {**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}},
+    "Starcoder2": {**LLAMA, "sliding_window": 5},
+    "Cohere": {**LLAMA, "logit_scale": 0.7},
+    "Cohere2": {**LLAMA, "logit_scale": 0.7, "sliding_window": 5},
+    "Olmoe": {**LLAMA, "num_experts": 5, "num_experts_per_tok": 2},
+    "SeedOss": {**LLAMA, "head_dim": 10, "attention_out_bias": True},
+    "Exaone4": {**LLAMA, "sliding_window": 5},
+    "Glm": {**LLAMA, "head_dim": 12},
+    "Glm4": {**LLAMA, "head_dim": 12},
+    "Ernie4_5": {**LLAMA, "head_dim": 10, "use_bias": True},
+    "Helium": {**LLAMA, "head_dim": 8},
+    "Arcee": {**LLAMA, "mlp_bias": True},
+    "Ministral": {**LLAMA, "sliding_window": 5, "head_dim": 10},
+}  # fmt: skip
+"""Decoders that differ from those by names and flags; only the slow tests let them write."""
+DECODERS |= ALIKE
 TEXT_CONFIG = {"Gemma3", "Qwen3_5"}
 """Whose configuration is named after its texts."""
 

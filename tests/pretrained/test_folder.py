@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 from foreign_models import (
+    ALIKE,
     BERT,
     CONTEXT,
     DECODERS,
@@ -105,7 +106,9 @@ def test_logits_of_a_decoder(tmp_path, name):
     assert ours.origin["new"] == []
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in DECODERS]
+)
 def test_both_write_the_same_tokens(tmp_path, name):
     theirs = saved(tmp_path, name, DECODERS[name], own_class(name), std=0.4)
     ours = begun(tmp_path, "text/char-lm").model
@@ -272,7 +275,7 @@ def test_a_setting_that_is_not_read_is_refused(tmp_path, keys, said):
 CHANGES_NOTHING_HERE = {
     # others of the file decide: the layers' kinds, or that there are no windows
     "_sliding_window_pattern", "layer_types", "max_window_layers", "no_rope_layer_interval", "sliding_window",
-    "use_sliding_window", "expand", "full_attn_idxs",
+    "sliding_window_pattern", "use_sliding_window", "expand", "full_attn_idxs",
     # of losses that are not asked for; half of it counts; the same layers twice
     "router_aux_loss_coef", "local_attention", "mlp_only_layers",
 }  # fmt: skip

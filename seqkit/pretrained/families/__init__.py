@@ -16,10 +16,11 @@ from seqkit.pretrained.families.bart import (
     WHOLE_MARIAN,
     WHOLE_PEGASUS,
 )
+from seqkit.pretrained.families.decoder_kinds import KINDS
 from seqkit.pretrained.families.encoders import BERT, ROBERTA
 from seqkit.pretrained.families.gpt import GPT2
-from seqkit.pretrained.families.hybrids import FAMILIES as HYBRIDS
-from seqkit.pretrained.families.llama import KINDS, LLAMA
+from seqkit.pretrained.families.hybrids import HYBRIDS
+from seqkit.pretrained.families.llama import LLAMA
 from seqkit.pretrained.families.mamba import FALCON_MAMBA, MAMBA, MAMBA2
 from seqkit.pretrained.families.modernbert import MODERNBERT
 from seqkit.pretrained.families.pairs import PAIRS
