@@ -195,6 +195,8 @@ def rotary_settings(
     if missing := [theirs for theirs in needed if theirs not in left]:
         raise config.refused(key, f"with {', '.join(missing)}")
     scaling = {RENAMED.get(theirs, theirs): left.pop(theirs) for theirs in needed}
+    for of_axes in ("mrope_section", "mrope_interleaved"):  # a text has one axis
+        left.pop(of_axes, None)
     scaling |= {theirs: x for theirs in options if (x := left.pop(theirs, None)) is not None}
     if scaling:
         rotary["scaling"] = {"type": name, **scaling}
