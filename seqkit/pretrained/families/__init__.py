@@ -9,6 +9,7 @@ from seqkit.errors import DataError, one_line, suggest
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.audio import HUBERT, WAV2VEC2
 from seqkit.pretrained.families.bart import BARTS
+from seqkit.pretrained.families.deberta import DEBERTA
 from seqkit.pretrained.families.encoders import ENCODERS
 from seqkit.pretrained.families.gpt import GPT2
 from seqkit.pretrained.families.llama import KINDS, LLAMA
@@ -23,6 +24,7 @@ from seqkit.pretrained.family import Family
 
 FAMILIES: dict[str, Family] = {
     **ENCODERS,
+    "deberta-v2": DEBERTA,
     "modernbert": MODERNBERT,
     "gpt2": GPT2,
     "mamba": MAMBA,
