@@ -186,7 +186,9 @@ class Transformer(Backbone):
         self.supports_adjacency = AttentionFeature.ADJACENCY in supports
         self.joins_graphs = self.supports_adjacency and all(kind.needs_mask for kind in self.kinds)
         self.supports_segments = AttentionFeature.SEGMENTS in supports
-        self.supports_cache = AttentionFeature.CACHE in supports
+        self.supports_cache = AttentionFeature.CACHE in supports and all(
+            cast(RelativePosition, position).supports_cache for position in self.positions
+        )
         self.is_encoder_decoder = any(block.has_cross_attention for block in self._blocks)
         self.uses_positions = bool(self.positions)
         self.takes_causality = AttentionFeature.REACH in supports

@@ -19,7 +19,7 @@ from seqkit.pretrained.config_file import NAME, ConfigFile, own_file, read_json
 from seqkit.pretrained.families import family_of
 from seqkit.pretrained.family import Family, Head, Settings, class_of
 from seqkit.pretrained.generation_config import GENERATION, Generation, Published
-from seqkit.pretrained.hub import HUB, INDEX, RUN, fetched, files_of_weights
+from seqkit.pretrained.hub import HUB, INDEX, RUN, SENTENCES, fetched, files_of_weights
 from seqkit.pretrained.rows import Entry, Row, Rows, write
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def kept_files(place: Path) -> dict[str, bytes]:
 def keep_files(place: Path, run: Path) -> None:
     """Copy the settings of the foreign model that a run begins with into its folder. place: as in `kept_files`."""
     for name, content in kept_files(place).items():
-        (run / KEPT).mkdir(exist_ok=True)
+        (run / KEPT / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomic(run / KEPT / name, content)
 
 
@@ -125,6 +125,7 @@ KEPT_FILES = (
     GENERATION,
     "preprocessor_config.json",
     "processor_config.json",
+    *SENTENCES,
 )
 
 

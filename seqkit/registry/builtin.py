@@ -135,6 +135,8 @@ from seqkit.nn.position.rotary
 from seqkit.nn.position.bias
   ALiBi | a fixed penalty by distance | longer sequences than in training
   T5Bias | a learned bias per bucket of distances | text of any length, as T5
+from seqkit.nn.position.disentangled
+  DisentangledPosition | a learned vector per bucket of distances | weights of DeBERTa; bidirectional
 == rotary_scaling
 from seqkit.nn.position.rotary_scaling
   LinearScaling | all frequencies divided by a factor | longer sequences (Gemma 3)

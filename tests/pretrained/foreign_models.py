@@ -48,6 +48,15 @@ ENCODERS = {
     },
     "Electra": {**BERT, "embedding_size": 14},
     "MPNet": BERT,
+    "DebertaV2": {
+        **BERT, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "share_att_key": True,
+        "position_buckets": 8, "max_relative_positions": 23, "norm_rel_ebd": "layer_norm",
+        "position_biased_input": False,
+    },
+    "DebertaV2 with positions": {
+        **BERT, "relative_attention": True, "pos_att_type": "c2p|p2c", "share_att_key": True, "position_buckets": 6,
+        "max_relative_positions": 9, "norm_rel_ebd": "none",
+    },
     "Albert": {**BERT, "embedding_size": 14},
     "Albert in groups": {**BERT, "embedding_size": 14, "num_hidden_layers": 4, "num_hidden_groups": 2},
     "ModernBert": {

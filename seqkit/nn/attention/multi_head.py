@@ -6,6 +6,7 @@ b batch · n queries · m keys · d width · h heads · g key/value heads · c c
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import torch
@@ -36,6 +37,7 @@ from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.mixers.base import Mixer
 from seqkit.nn.packing import Packing, has_flash_attention
+from seqkit.nn.position.disentangled import Distances
 
 
 class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
@@ -227,6 +229,8 @@ class MultiHeadAttention(Mixer):
         if context.rotary is not None:
             q = apply_rotary(q, context.rotary)
             k = apply_rotary(k, context.rotary)
+        if context.distances is not None:
+            context = self._with_distances(q, k, context, context.distances)
         if cache is None or context.memory is not None:
             continued = None
         else:
@@ -235,6 +239,16 @@ class MultiHeadAttention(Mixer):
         if context.packing is not None:
             output = context.packing.pack(output)
         return self.out_proj(self._gated(output, x))
+
+    def _with_distances(
+        self, q: Tensor, k: Tensor, context: AttentionContext, distances: Distances
+    ) -> AttentionContext:
+        """The context with the scores of distances in its mask."""
+        assert self.qkv_proj is not None
+        assert context.attn_mask is not None
+        vector_q, vector_k, _ = self._split(self.qkv_proj(distances.vectors))
+        scores = distances.scores(q, repeat_kv(k, q), vector_q, repeat_kv(vector_k, q))
+        return replace(context, attn_mask=scores + context.attn_mask)
 
     def _attends_in_row(self, x: Tensor, context: AttentionContext) -> bool:
         """Whether torch's FlashAttention can take the place of the mechanism, without padding."""

@@ -10,6 +10,7 @@ from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.audio import WAVES
 from seqkit.pretrained.families.bart import BARTS
 from seqkit.pretrained.families.decoder_kinds import KINDS
+from seqkit.pretrained.families.deberta import DEBERTA
 from seqkit.pretrained.families.encoders import ENCODERS
 from seqkit.pretrained.families.gpt import GPT2
 from seqkit.pretrained.families.hybrids import HYBRIDS
@@ -25,6 +26,7 @@ from seqkit.pretrained.family import Family
 
 FAMILIES: dict[str, Family] = {
     **ENCODERS,
+    "deberta-v2": DEBERTA,
     "modernbert": MODERNBERT,
     "gpt2": GPT2,
     "mamba": MAMBA,

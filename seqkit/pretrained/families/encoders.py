@@ -118,8 +118,11 @@ LEFT_OUT = (
     "discriminator_predictions.",
     "predictions.",
     "sop_classifier.",
+    "lm_predictions.",
+    "mask_predictions.",
+    "embeddings.position_embeddings.",
 )
-"""Beginnings of the names of heads."""
+"""Beginnings of the names of heads, and of positions that the settings leave out."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +132,10 @@ class Encoder:
     prefix: of their names in a model with a head. sizes, eps, num_types: by default; num_types 0: no token types.
     keys: as of `post_norm`. first: row of position 0; None: that behind the row of the padding's id.
     layer, place: names in a layer, and what they begin with. norm: name of the norm of the last output, where norms
-    stand before the branches; empty: they stand behind. embedding_norm: name of that of the embeddings, or empty.
+    stand before the branches; empty: they stand behind. has_embedding_norm: whether the embeddings have one.
     projection: name of the layer from the width of the embeddings to that of the others; empty: there is none.
     masked, activation: names in the head of a masked language model, and its activation, None: that of the layers.
-    classes, squash: names of the two layers of a classifier's head, and the activation between.
+    classes, squash: names of the two layers of a classifier's head, and the activation between, None: as the file says.
     changes: made to the settings. others: rows beside these.
     """
 
@@ -197,11 +200,13 @@ class Encoder:
             "backbone.norm": self.norm,
         }
         types = "embeddings.token_type_embeddings.weight"
-        backbone = self.model(config)["backbone"]
+        model = self.model(config)
+        backbone = model["backbone"]
         repeats = backbone.get("repeats", 1)
+        places = tensor("embedder.position.tables.0", "embeddings.position_embeddings.weight")
         return [
             *tensor("embedder.content.weight", "embeddings.word_embeddings.weight"),
-            *tensor("embedder.position.tables.0", "embeddings.position_embeddings.weight"),
+            *(places if isinstance(model["position"], dict) else []),
             *tensor("embedder.position.tables.1", types, may_miss=True),
             *modules(around),
             *[
@@ -224,17 +229,21 @@ class Encoder:
         }
         return {"type": "Masked", "tied": True, "transform": transform}
 
+    def classes_objective(self, config: ConfigFile) -> Settings:
+        """Objective of a classifier, whose head is on the first token."""
+        squash = self.squash or config.one_of("pooler_hidden_act", ACTIVATIONS, "gelu")
+        return {"type": "Classify", "pool": "first", "transform": {"activation": squash}}
+
     def family(self) -> Family:
         """Its family."""
         kind = "ForSequenceClassification"
-        head = {"type": "Classify", "pool": "first", "transform": {"activation": self.squash}}
         dense, out = self.classes
         classes = modules({"head.transform.linear": dense, "head.linear": out})
         masked = masked_rows(*self.masked)
         heads = {
             "Masked": Head(("ForMaskedLM",), self.masked_objective, lambda _: masked),
             "Classify": Head(
-                (kind,), lambda _: head, lambda _: classes, class_names, has_classes(kind)
+                (kind,), self.classes_objective, lambda _: classes, class_names, has_classes(kind)
             ),
             TAGS: TAGGER,
         }
