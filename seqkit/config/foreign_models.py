@@ -24,8 +24,9 @@ def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> tuple[Mapping[str, 
     """A recipe with tokenizer, backbone, positions and dropout of the foreign model that `model.init` names.
 
     Named by an override, they take the place of the recipe's, as do an optimizer and a number of steps for trained
-    weights; named in the recipe, they are what it leaves out. Other overrides come on top of them. Examples end where its learned positions do (`data.max_tokens`), unless the recipe
-    says otherwise. A model of the hub is named with its commit, also in `pairs`, so that a run names it, too.
+    weights; named in the recipe, they are what it leaves out. Other overrides come on top of them. Examples end where
+    its learned positions do (`data.max_tokens`), unless the recipe says otherwise. A model of the hub is named with its
+    commit, also in `pairs`, so that a run names it, too.
     Raises UsageError for a model that is not read, DataError for one that cannot be fetched.
     """
     model = dict(config["model"]) if isinstance(config.get("model"), Mapping) else {}
