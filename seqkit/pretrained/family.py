@@ -146,8 +146,11 @@ def has_classes(kind: str) -> Callable[[ConfigFile], bool]:
 
 
 def class_of(config: ConfigFile) -> str:
-    """Name of the class that a model was saved by; empty where it is not said."""
-    return str((config.get("architectures") or [""])[0])
+    """Name of the class that a model was saved by; empty where it is not said. Raises DataError for no names."""
+    names = config.get("architectures") or [""]
+    if not isinstance(names, list) or not isinstance(names[0], str):
+        raise config.refused("architectures", "a list with the name of a class")
+    return names[0]
 
 
 def depth_of(
