@@ -94,7 +94,6 @@ OF_COMMAND = {
     "fit image/digits --debug": "there is no key 'debug'; type --preset debug",
     "fit image/digits --epochs 5": "there is no key 'epochs'; type --trainer.max_epochs 5",
     "fit image/digits --batch-size 64": "there is no key 'batch-size'; type --data.batch_size 64",
-    "fit image/digits --gpu": "there is no key 'gpu'; type --trainer.accelerator gpu",
     "fit digits": "there is no recipe called 'digits'; did you mean image/digits?",
     "compare text/char-lm --backbones ''": "--backbones names none; give names such as",
     "compare text/char-lm --preset debug --vary tokenizer=Bytes,Characters": "is 64; add --data.limit null",
