@@ -27,6 +27,7 @@ from seqkit.pretrained.families.pairs import PAIRS
 from seqkit.pretrained.families.t5 import T5, WHOLE_T5
 from seqkit.pretrained.families.vision import DEIT, DINOV2, VIT
 from seqkit.pretrained.families.whisper import WHISPER, WHOLE_WHISPER
+from seqkit.pretrained.families.xlstm import XLSTM
 from seqkit.pretrained.family import Family
 
 FAMILIES: dict[str, Family] = {
@@ -38,6 +39,7 @@ FAMILIES: dict[str, Family] = {
     "mamba": MAMBA,
     "mamba2": MAMBA2,
     "falcon_mamba": FALCON_MAMBA,
+    "xlstm": XLSTM,
     "vit": VIT,
     "deit": DEIT,
     "dinov2": DINOV2,
