@@ -100,6 +100,8 @@ DECODERS = {
                     "time_step_rank": 3, "mixer_rms_eps": 0.01},
     "Mamba2": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3,
                "num_heads": 6, "head_dim": 8, "n_groups": 2},
+    "xLSTM": {"vocab_size": VOCAB, "hidden_size": 128, "num_hidden_layers": 2, "num_heads": 4, "ffn_proj_factor": 0.31,
+              "ffn_round_up_to_multiple_of": 1, "chunk_size": 8},
     "Mixtral": {**LLAMA, "num_local_experts": 5, "num_experts_per_tok": 2},
     "Qwen3Moe": {**LLAMA, "head_dim": 14, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 17,
                  "mlp_only_layers": [1]},
@@ -193,7 +195,7 @@ def save(folder, name, settings, kind, *, std=0.1, dtype="float32", max_shard_si
     text = "Text" if name in TEXT_CONFIG else ""
     how_to = (
         {}
-        if name in ("Mamba", "Mamba2", "FalconMamba")
+        if name in ("Mamba", "Mamba2", "FalconMamba", "xLSTM")
         else {"attn_implementation": "eager", "experts_implementation": "eager"}
     )
     config = getattr(transformers, f"{name}{text}Config")(**settings, **how_to)

@@ -28,6 +28,8 @@ HARMLESS = re.compile(
     r"|d_(model|inner)|ssm_cfg|directionality|cross_attention_hidden_size|max_position_embeddings|position_embedding_type"
     r"|original_max_position_embeddings|n_positions|median_filter_width|num_(hidden|feat_extract)_layers|save_step"
     r"|(do_blenderbot_90|normalize_(before|emb)|extra_pos|static_position|add_(bias|final)).*"
+    r"|(chunkwise|sequence|step)_kernel|.*_kernel_dtype|inference_state_dtype|max_inference_chunksize|mode"
+    r"|norm_reduction_.*|return_last_states"
     # processors: what is done in batches, and to what is no colour image
     r"|_valid_processor_keys|(input_)?data_format|device|disable_grouping|do_convert_rgb|(do_)?reduce_labels|pad_size"
     r"|image_seq_length|return_.*|mel_filters|n_samples|nb_max_frames|padding_side"

@@ -22,6 +22,7 @@ from seqkit.pretrained.families.t5 import DEFAULTS as T5_TYPES
 from seqkit.pretrained.families.t5 import T5, WHOLE_T5
 from seqkit.pretrained.families.vision import VISION
 from seqkit.pretrained.families.whisper import WHISPER, WHOLE_WHISPER
+from seqkit.pretrained.families.xlstm import XLSTM
 from seqkit.pretrained.family import Family
 
 FAMILIES: dict[str, Family] = {
@@ -32,6 +33,7 @@ FAMILIES: dict[str, Family] = {
     "mamba": MAMBA,
     "mamba2": MAMBA2,
     "falcon_mamba": FALCON_MAMBA,
+    "xlstm": XLSTM,
     "whisper": WHISPER,
     **dict.fromkeys(T5_TYPES, T5),
     **{name: encoder for name, (encoder, _) in BARTS.items()},

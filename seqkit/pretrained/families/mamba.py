@@ -154,10 +154,8 @@ def check_unlimited(config: ConfigFile) -> None:
         raise config.refused("time_step_limit", "from 0 to infinity")
 
 
-def _stack_of(
-    mixer: Callable[[ConfigFile], Settings], table: Callable[[ConfigFile], Rows], *, tied: bool
-) -> Family:
-    """A family of such stacks. tied: whether the head is, where the file does not say it."""
+def language_head(tied: bool) -> Head:
+    """A head without bias. tied: whether it is, where the file does not say it."""
 
     def is_tied(config: ConfigFile) -> bool:
         return config.flag("tie_word_embeddings", tied)
@@ -169,6 +167,14 @@ def _stack_of(
         if is_tied(config):
             return alias("embedder.content.weight", "lm_head.weight")
         return tensor("head.linear.weight", "lm_head.weight")
+
+    return Head(("ForCausalLM",), objective, head)
+
+
+def _stack_of(
+    mixer: Callable[[ConfigFile], Settings], table: Callable[[ConfigFile], Rows], *, tied: bool
+) -> Family:
+    """A family of such stacks. tied: whether the head is, where the file does not say it."""
 
     def model(config: ConfigFile) -> Settings:
         config.must_be(False, "use_bias", "rescale_prenorm_residual")
@@ -195,7 +201,7 @@ def _stack_of(
         model,
         lambda config: _stack(config, "attention", table(config)),
         "backbone.",
-        {"NextToken": Head(("ForCausalLM",), objective, head)},
+        {"NextToken": language_head(tied)},
     )
 
 
