@@ -41,7 +41,8 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
     With one chosen that would be 1 and the router would get no gradient: there it is the probability itself (Switch,
     equation 2). normalize_gates: False: it is for any top_k (`norm_topk_prob` of Qwen3; Qwen team 2025).
     num_experts: number of experts. top_k: experts that a token uses. expert: one of them, `dim -> nn.Module` on [t d],
-    where t may be 0. aux_loss_weight: weight of the load-balancing loss (Switch: 0.01).
+    where t may be 0. aux_loss_weight: weight of the load-balancing loss (Switch: 0.01). router_bias: whether the router
+    has a bias (gpt-oss).
     Raises ValueError for fewer experts than top_k, a top_k below 1, a negative weight, or experts that fail on no
     tokens.
 
@@ -59,6 +60,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         expert: Callable[[int], nn.Module] = MLP,
         aux_loss_weight: float = 0.01,
         normalize_gates: bool = True,
+        router_bias: bool = False,
     ):
         super().__init__()
         if top_k < 1 or num_experts < top_k:
@@ -71,7 +73,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         self.top_k = top_k
         self.aux_loss_weight = aux_loss_weight
         self.normalize_gates = normalize_gates and top_k > 1
-        self.router = nn.Linear(dim, num_experts, bias=False)
+        self.router = nn.Linear(dim, num_experts, bias=router_bias)
         self.experts = nn.ModuleList(expert(dim) for _ in range(num_experts))
         try:
             self.experts[0](self.router.weight.new_zeros(0, dim))

@@ -87,6 +87,15 @@ ALIKE = {
     "Helium": {**LLAMA, "head_dim": 8},
     "Arcee": {**LLAMA, "mlp_bias": True},
     "Ministral": {**LLAMA, "sliding_window": 5, "head_dim": 10},
+    "GPTNeoX": {**{key: LLAMA[key] for key in LLAMA if key != "num_key_value_heads"}, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}},
+    "OPT": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "ffn_dim": 43,
+            "max_position_embeddings": CONTEXT, "word_embed_proj_dim": 24, "pad_token_id": None},
+    "GptOss": {**LLAMA, "head_dim": 8, "sliding_window": 5, "num_local_experts": 5, "num_experts_per_tok": 2,
+               "swiglu_limit": 0.5},
+    "GraniteMoe": {**LLAMA, "num_local_experts": 5, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+                   "attention_multiplier": 1 / 6, "logits_scaling": 0.7},
+    "Bloom": {"vocab_size": VOCAB, "hidden_size": 24, "n_layer": 3, "n_head": 3},
 }  # fmt: skip
 """Decoders that differ from those by names and flags; only the slow tests let them write."""
 DECODERS |= ALIKE

@@ -309,6 +309,9 @@ NEEDED = (
     "intermediate_size",
     "vocab_size",
     "architectures",
+    "n_layer",
+    "n_head",
+    "ffn_dim",
 )
 """Sizes that every file of some types writes; there is no default for them."""
 

@@ -16,10 +16,8 @@ from seqkit.pretrained.families.bart import (
     WHOLE_MARIAN,
     WHOLE_PEGASUS,
 )
-from seqkit.pretrained.families.decoder_kinds import KINDS
 from seqkit.pretrained.families.encoders import BERT, ROBERTA
-from seqkit.pretrained.families.gpt import GPT2
-from seqkit.pretrained.families.llama import LLAMA
+from seqkit.pretrained.families.llama import DECODERS
 from seqkit.pretrained.families.mamba import MAMBA
 from seqkit.pretrained.families.modernbert import MODERNBERT
 from seqkit.pretrained.families.pairs import PAIRS
@@ -33,7 +31,6 @@ FAMILIES: dict[str, Family] = {
     "roberta": ROBERTA,
     "xlm-roberta": ROBERTA,
     "modernbert": MODERNBERT,
-    "gpt2": GPT2,
     "mamba": MAMBA,
     "vit": VIT,
     "deit": DEIT,
@@ -47,7 +44,7 @@ FAMILIES: dict[str, Family] = {
     "marian": MARIAN,
     "pegasus": PEGASUS,
     **PAIRS,
-    **dict.fromkeys(KINDS, LLAMA),
+    **DECODERS,
 }
 
 
