@@ -25,6 +25,10 @@ LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }  # fmt: skip
+LONGROPE = {
+    "rope_type": "longrope", "rope_theta": 100.0, "short_factor": [1.0, 1.1, 1.3, 1.6],
+    "long_factor": [1.0, 1.9, 4.3, 9.0],
+}  # fmt: skip
 ENCODERS = {
     "Bert": BERT,
     "Roberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
@@ -65,6 +69,8 @@ DECODERS = {
     "Qwen2 with YaRN": {**LLAMA, "rope_parameters": {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 1e6}},
     "Phi3": {**LLAMA, "sliding_window": 11},
+    "Phi3 with LongRoPE": {**LLAMA, "rope_parameters": LONGROPE, "original_max_position_embeddings": 24,
+                           "max_position_embeddings": 96},
     "Mamba": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3},
     "Mixtral": {**LLAMA, "num_local_experts": 5, "num_experts_per_tok": 2},
     "Qwen3Moe": {**LLAMA, "head_dim": 14, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 17,

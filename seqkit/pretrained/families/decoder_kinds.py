@@ -152,7 +152,12 @@ KINDS = {
     ),
     "phi3": Kind(
         keys={"hidden_dropout": "resid_pdrop"},
-        defaults={"rms_norm_eps": 1e-5, "partial_rotary_factor": 1.0},
+        defaults={
+            "rms_norm_eps": 1e-5,
+            "partial_rotary_factor": 1.0,
+            "max_position_embeddings": 4096,
+            "original_max_position_embeddings": 4096,
+        },
         windows=True,
         qkv="joined",
         joins_gate_up=True,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.decoder_kinds import KINDS, Kind
+from seqkit.pretrained.families.gpt import TIED
 from seqkit.pretrained.family import (
     ACTIVATIONS,
     TANH,
@@ -445,7 +446,9 @@ def _renamed(rows: Rows, names: Mapping[str, str]) -> Rows:
 
 def _objective(config: ConfigFile) -> Settings:
     tied = config.get("tie_word_embeddings", False) is True
-    found: Settings = {"type": "NextToken", "tied": tied, "bias": _kind(config).head_bias}
+    has_bias = _kind(config).head_bias
+    found: Settings = {"type": "NextToken", "tied": tied, "bias": has_bias}
+    found["tied_bias"] = tied and has_bias
     scale = config.number("logit_scale", 1.0) / config.number("logits_scaling", 1.0)
     if scale != 1:
         found["logit_scale"] = scale
@@ -486,8 +489,9 @@ LLAMA = Family(
     {"NextToken": HEAD},
     ("score.", "lm_head.", "embed_out.", "classifier.", "qa_outputs.", "multiple_choice_head."),
 )
-GPT_HEAD = replace(HEAD, classes=("LMHeadModel", "DoubleHeadsModel", "ForCausalLM"))
-GPT2 = replace(LLAMA, prefix="transformer.", heads={"NextToken": GPT_HEAD})
+GPT2 = replace(
+    LLAMA, prefix="transformer.", heads={"NextToken": replace(HEAD, classes=TIED.classes)}
+)
 DECODERS = {
     **dict.fromkeys(KINDS, LLAMA),
     "gpt2": GPT2,
