@@ -32,26 +32,27 @@ class Kind:
     """Differences of a model type from LLaMA.
 
     keys: their keys of `config.json` by LLaMA's. defaults: values of LLaMA's keys where the file does not say them.
-    names: parts of the names of their weights by LLaMA's; one with the default `partial_rotary_factor` may turn a part
-    of each head. qkv: whether queries, keys and values are weights of their own, one, or one in which each head has its
-    three in turn. joins_gate_up: whether gate and up are one weight. transposed: whether layers stand as [i o].
-    pairs_neighbours: whether rotary positions turn channels (2 i, 2 i + 1), not (i, i + r).
+    With `partial_rotary_factor` among them, a part of each head may be turned.
+    names: parts of the names of their weights by LLaMA's. qkv: whether queries, keys and values are weights of their
+    own, one, or one in which each head has its three in turn. mlp: gate and up, both as one, or up where there is no
+    gate. transposed: whether layers stand as [i o].
     position: how tokens know theirs. first: row of position 0 in a learned table. rotary: which layers have rotary
-    positions: "all", "local" ones, or with a base of their own in local ones: "both".
+    positions: "all", "local" ones, or with a base of their own in local ones: "both". pairs_neighbours: whether these
+    turn channels (2 i, 2 i + 1), not (i, i + r).
     norm: settings of the norm. norms: "before" a branch, "after" it, "both", or "shared": one before attention and MLP,
     which are then parallel. parallel: whether they may be, with a norm each. input_norm: whether embeddings have one.
-    qk_norm: norm of queries and keys, of each "head" or of "all" together. activation: key of the activation.
-    gated: whether the MLP is. experts: None: there are none. windows: whether layers are local without
-    `use_sliding_window`. every: which layers are not local, such as each fourth, where the file does not say it.
-    bias: whether queries, keys and values have one; None: `attention_bias` says it. head_bias: whether the head has.
-    embedding_scale: whether embeddings are multiplied by sqrt(d).
+    qk_norm: norm of queries and keys, of each "head" or of "all" together. activation: key of the activation. experts:
+    None: there are none. windows: whether layers are local without `use_sliding_window`. every: which layers are not
+    local, such as each fourth, where the file does not say it; None: none. bias: whether queries, keys and values have
+    one; None: `attention_bias` says it. head_bias: whether the head has. embedding_scale: whether embeddings are
+    multiplied by sqrt(d).
     """
 
     keys: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     qkv: Literal["apart", "joined", "by_head"] = "apart"
-    joins_gate_up: bool = False
+    mlp: tuple[str, ...] = ("gate_proj", "up_proj")
     transposed: bool = False
     pairs_neighbours: bool = False
     position: Literal["rotary", "learned", "alibi"] = "rotary"
@@ -63,13 +64,17 @@ class Kind:
     input_norm: bool = False
     qk_norm: Literal["head", "all"] | None = None
     activation: str = "hidden_act"
-    gated: bool = True
     experts: Experts | None = None
     windows: bool = False
     every: int | None = None
     bias: bool | None = None
     head_bias: bool = False
     embedding_scale: bool = False
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the MLP has a gate."""
+        return self.mlp != ("up_proj",)
 
 
 def _like(
@@ -120,12 +125,18 @@ GLM = Kind(
         "num_key_value_heads": 2,
         "partial_rotary_factor": 0.5,
     },
-    joins_gate_up=True,
+    mlp=("gate_up_proj",),
     pairs_neighbours=True,
 )
 PLAIN = _like(
-    LAYER_NORM, {"attention_bias": True, "mlp_bias": True, "hidden_act": "gelu"}, gated=False
+    LAYER_NORM, {"attention_bias": True, "mlp_bias": True, "hidden_act": "gelu"}, mlp=("up_proj",)
 )
+MEGATRON = {
+    "qkv_proj": "query_key_value",
+    "o_proj": "dense",
+    "up_proj": "dense_h_to_4h",
+    "down_proj": "dense_4h_to_h",
+}
 KINDS = {
     "llama": Kind(),
     "mistral": MISTRAL,
@@ -160,7 +171,7 @@ KINDS = {
         },
         windows=True,
         qkv="joined",
-        joins_gate_up=True,
+        mlp=("gate_up_proj",),
     ),
     "qwen2": Kind(
         defaults={"attention_out_bias": False, "sliding_window": 4096},
@@ -269,7 +280,7 @@ KINDS = {
         names={"up_proj": "c_fc", "down_proj": "c_proj"},
         windows=True,
     ),
-    "arcee": Kind(defaults={"hidden_act": "relu2", "rms_norm_eps": 1e-5}, gated=False),
+    "arcee": Kind(defaults={"hidden_act": "relu2", "rms_norm_eps": 1e-5}, mlp=("up_proj",)),
     "cohere": COHERE,
     "cohere2": _like(
         COHERE,
@@ -355,10 +366,7 @@ KINDS = {
         names={
             "embed_tokens": "embed_in",
             "self_attn": "attention",
-            "qkv_proj": "query_key_value",
-            "o_proj": "dense",
-            "up_proj": "dense_h_to_4h",
-            "down_proj": "dense_4h_to_h",
+            **MEGATRON,
             "norm": "final_layer_norm",
             "lm_head": "embed_out",
         },
@@ -454,10 +462,7 @@ KINDS = {
             "input_norm": "word_embeddings_layernorm",
             "layers": "h",
             "self_attn": "self_attention",
-            "qkv_proj": "query_key_value",
-            "o_proj": "dense",
-            "up_proj": "dense_h_to_4h",
-            "down_proj": "dense_4h_to_h",
+            **MEGATRON,
             "norm": "ln_f",
         },
         qkv="by_head",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.decoder_kinds import KINDS, Kind
@@ -194,7 +194,7 @@ def _mlps(config: ConfigFile, depth: int) -> list[Settings]:
     if config.get("intermediate_size", width) is not None:
         width = config.size("intermediate_size")
     dense: Settings = {"activation": _activation(config), "bias": config.flag("mlp_bias", False)}
-    if kind.gated:
+    if kind.is_gated:
         dense |= {"type": "GatedMLP", "width": width}
     else:
         dense["ratio"] = width / dim
@@ -390,13 +390,8 @@ def _layer(config: ConfigFile, *, has_experts: bool) -> Rows:
         *modules(NORMS[kind.norms]),
     ]
     if not has_experts:
-        mlp = module("down_proj", "down_proj")
-        if not kind.gated:
-            mlp += module("up_proj", "up_proj")
-        elif kind.joins_gate_up:
-            mlp += module("gate_up_proj", "gate_up_proj")
-        else:
-            mlp += module("gate_up_proj", "gate_proj", "up_proj")
+        inner = "gate_up_proj" if kind.is_gated else "up_proj"
+        mlp = modules({inner: kind.mlp, "down_proj": "down_proj"})
         rows += below(mlp, "mlp.", "mlp.")
         if kind.transposed:
             return [replace(row, whole=Transposed()) for row in rows]
@@ -468,13 +463,11 @@ def _head(config: ConfigFile) -> Rows:
 
 # ── families ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-Made = TypeVar("Made")
 
+def _read(make: Callable[[ConfigFile], Any]) -> Callable[[ConfigFile], Any]:
+    """The function, which then gets the settings by LLaMA's keys, with the kind's defaults."""
 
-def _read(make: Callable[[ConfigFile], Made]) -> Callable[[ConfigFile], Made]:
-    """The function for settings of any kind, with its keys and defaults."""
-
-    def made(config: ConfigFile) -> Made:
+    def made(config: ConfigFile) -> Any:
         kind = _kind(config)
         return make(config.renamed(kind.keys, kind.defaults))
 
