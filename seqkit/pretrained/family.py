@@ -233,6 +233,5 @@ SCALINGS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("attention_factor",),
     ),
 }
-SCALINGS["su"] = SCALINGS["longrope"]
 """Scalings of rotary frequencies by the names of transformers: ours, the settings that they need, and those they may
 have."""

@@ -615,7 +615,7 @@ OLD = {
     "StableLm": {"rope_theta": 100.0, "partial_rotary_factor": 0.5, "rope_scaling": None},
     "GPTNeoX": {"rotary_emb_base": 100.0, "rotary_pct": 0.5, "rope_scaling": None},
     "Phi3 with LongRoPE": {"rope_theta": 100.0, "rope_scaling": {
-        "type": "su", "short_factor": LONGROPE["short_factor"], "long_factor": LONGROPE["long_factor"]}},
+        "type": "longrope", "short_factor": LONGROPE["short_factor"], "long_factor": LONGROPE["long_factor"]}},
     "Bloom": {"n_embed": 24, "num_attention_heads": 3, "hidden_size": None, "n_head": None},
 }  # fmt: skip
 
