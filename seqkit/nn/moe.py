@@ -44,7 +44,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
     num_experts: number of experts. top_k: experts that a token uses. expert: one of them, `dim -> nn.Module` on [t d],
     where t may be 0. aux_loss_weight: weight of the load-balancing loss (Switch: 0.01). shared_expert: one more, which
     all tokens use (Dai et al. 2024, DeepSeekMoE); None: none. shared_gate: True: its output times sigmoid(w x), one
-    factor for a token (Qwen3-Next).
+    factor for a token (Qwen3-Next). router_bias: whether the router has a bias (gpt-oss).
     Raises ValueError for fewer experts than top_k, a top_k below 1, a negative weight, or experts that fail on no
     tokens.
 
@@ -64,6 +64,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         normalize_gates: bool = True,
         shared_expert: Callable[[int], nn.Module] | None = None,
         shared_gate: bool = False,
+        router_bias: bool = False,
     ):
         super().__init__()
         if top_k < 1 or num_experts < top_k:
@@ -76,7 +77,7 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         self.top_k = top_k
         self.aux_loss_weight = aux_loss_weight
         self.normalize_gates = normalize_gates and top_k > 1
-        self.router = nn.Linear(dim, num_experts, bias=False)
+        self.router = nn.Linear(dim, num_experts, bias=router_bias)
         self.experts = nn.ModuleList(expert(dim) for _ in range(num_experts))
         self.shared_expert = None if shared_expert is None else shared_expert(dim)
         self.shared_gate = nn.Linear(dim, 1, bias=False) if shared_gate else None

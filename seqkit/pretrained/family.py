@@ -173,6 +173,7 @@ def rotary_settings(
     Raises DataError for a scaling of the frequencies that is not read.
     """
     is_partial = share is not None
+    is_one = given is None
     if given is None:
         base = config.get("rope_theta", base)
         share = config.get("partial_rotary_factor", share)
@@ -195,6 +196,14 @@ def rotary_settings(
     if kind not in SCALINGS:
         raise config.refused(key, " or ".join(SCALINGS))
     name, needed, options = SCALINGS[kind]
+    in_training = "original_max_position_embeddings"
+    if is_one and in_training in needed and config.get(in_training) is not None:
+        left[in_training] = config.size(in_training)  # transformers prefers it
+    if name == "LongRoPEScaling" and in_training in left:
+        left.pop("long_factor", None)
+        left["max_tokens"] = left[in_training]
+        if left.get("factor") is None:
+            left["factor"] = config.size("max_position_embeddings") / left[in_training]
     if missing := [theirs for theirs in needed if theirs not in left]:
         raise config.refused(key, f"with {', '.join(missing)}")
     scaling = {RENAMED.get(theirs, theirs): left.pop(theirs) for theirs in needed}
@@ -208,7 +217,10 @@ def rotary_settings(
     return rotary
 
 
-RENAMED = {"original_max_position_embeddings": "original_max_tokens"}
+RENAMED = {
+    "original_max_position_embeddings": "original_max_tokens",
+    "short_factor": "factors",
+}
 SCALINGS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "default": ("", (), ()),
     "linear": ("LinearScaling", ("factor",), ()),
@@ -221,6 +233,11 @@ SCALINGS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         "YaRNScaling",
         ("factor", "original_max_position_embeddings"),
         ("beta_fast", "beta_slow", "attention_factor", "truncate"),
+    ),
+    "longrope": (
+        "LongRoPEScaling",
+        ("short_factor", "factor", "original_max_position_embeddings", "max_tokens"),
+        ("attention_factor",),
     ),
 }
 """Scalings of rotary frequencies by the names of transformers: ours, the settings that they need, and those they may

@@ -75,7 +75,7 @@ class Transposed:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the first axis, which is written elsewhere."""
+    """One entry of the first axis; rows of `changes` in the order of their entries write them all."""
 
     index: int
 
@@ -84,8 +84,8 @@ class Entry:
         return x[self.index]
 
     def write(self, x: Tensor, /) -> Tensor:
-        """Not used: the whole tensor has a row of its own."""
-        raise NotImplementedError
+        """The entry."""
+        return x
 
 
 @dataclass(frozen=True)
@@ -289,16 +289,22 @@ def write(table: Rows, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor]
     Raises KeyError with the name of one of ours that is missing; ValueError where two of ours that are one tensor of
     theirs differ.
     """
+    import torch
+
     found: dict[str, Tensor] = {}
+    entries: dict[str, list[Tensor]] = {}
     written: set[str] = set()
     for row in table:
         if row.is_alias or (row.may_miss and row.ours not in weights):
             continue
         for name, x in row.write(weights[row.ours]).items():
+            if any(isinstance(change, Entry) for change in row.changes):
+                entries.setdefault(name, []).append(x)
+                continue
             if name in found and row.is_half:
                 x = found[name] + x
             elif name in found and not x.equal(found[name]):
                 raise ValueError(f"{row.ours} differs from the other tensor that is {name} there")
             found[name] = x
         written.add(row.ours)
-    return found, written
+    return {**found, **{name: torch.stack(parts) for name, parts in entries.items()}}, written

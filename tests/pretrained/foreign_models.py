@@ -33,6 +33,10 @@ DELTA = {
 SSM = {
     "mamba_n_heads": 6, "mamba_d_state": 5, "mamba_n_groups": 2, "mamba_d_conv": 3, "mamba_expand": 2,
 }  # fmt: skip
+LONGROPE = {
+    "rope_type": "longrope", "rope_theta": 100.0, "short_factor": [1.0, 1.1, 1.3, 1.6],
+    "long_factor": [1.0, 1.9, 4.3, 9.0],
+}  # fmt: skip
 ENCODERS = {
     "Bert": BERT,
     "Roberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
@@ -95,6 +99,8 @@ DECODERS = {
     "Qwen2 with YaRN": {**LLAMA, "rope_parameters": {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 1e6}},
     "Phi3": {**LLAMA, "sliding_window": 11},
+    "Phi3 with LongRoPE": {**LLAMA, "rope_parameters": LONGROPE, "original_max_position_embeddings": 24,
+                           "max_position_embeddings": 96},
     "Mamba": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3},
     "FalconMamba": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3,
                     "time_step_rank": 3, "mixer_rms_eps": 0.01},
@@ -139,6 +145,15 @@ ALIKE = {
     "Helium": {**LLAMA, "head_dim": 8},
     "Arcee": {**LLAMA, "mlp_bias": True},
     "Ministral": {**LLAMA, "sliding_window": 5, "head_dim": 10},
+    "GPTNeoX": {**{key: LLAMA[key] for key in LLAMA if key != "num_key_value_heads"}, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}},
+    "OPT": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "ffn_dim": 43,
+            "max_position_embeddings": CONTEXT, "word_embed_proj_dim": 24, "pad_token_id": None},
+    "GptOss": {**LLAMA, "head_dim": 8, "sliding_window": 5, "num_local_experts": 5, "num_experts_per_tok": 2,
+               "swiglu_limit": 0.5},
+    "GraniteMoe": {**LLAMA, "num_local_experts": 5, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+                   "attention_multiplier": 1 / 6, "logits_scaling": 0.7},
+    "Bloom": {"vocab_size": VOCAB, "hidden_size": 24, "n_layer": 3, "n_head": 3},
 }  # fmt: skip
 """Decoders that differ from those by names and flags; only the slow tests let them write."""
 DECODERS |= ALIKE

@@ -10,11 +10,9 @@ from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.audio import WAVES
 from seqkit.pretrained.families.bart import BARTS
 from seqkit.pretrained.families.deberta import DEBERTA
-from seqkit.pretrained.families.decoder_kinds import KINDS
 from seqkit.pretrained.families.encoders import ENCODERS
-from seqkit.pretrained.families.gpt import GPT2
 from seqkit.pretrained.families.hybrids import HYBRIDS
-from seqkit.pretrained.families.llama import LLAMA
+from seqkit.pretrained.families.llama import DECODERS
 from seqkit.pretrained.families.mamba import FALCON_MAMBA, MAMBA, MAMBA2
 from seqkit.pretrained.families.modernbert import MODERNBERT
 from seqkit.pretrained.families.pairs import PAIRS
@@ -29,7 +27,6 @@ FAMILIES: dict[str, Family] = {
     **ENCODERS,
     "deberta-v2": DEBERTA,
     "modernbert": MODERNBERT,
-    "gpt2": GPT2,
     "mamba": MAMBA,
     "mamba2": MAMBA2,
     "falcon_mamba": FALCON_MAMBA,
@@ -40,7 +37,7 @@ FAMILIES: dict[str, Family] = {
     **VISION,
     **WAVES,
     **PAIRS,
-    **dict.fromkeys(KINDS, LLAMA),
+    **DECODERS,
     **HYBRIDS,
 }
 
