@@ -22,6 +22,7 @@ from seqkit.nn.checks import check_at_least, check_probability
 from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.initialization import init_weights
 from seqkit.nn.mixers.base import BothDirections, Mixer, StateMixer
+from seqkit.nn.mixers.parallel import ParallelMixer
 from seqkit.nn.mlp import GatedMLP, QuickGELU, ReLUSquared
 from seqkit.nn.moe import AuxiliaryLoss, MixtureOfExperts
 from seqkit.nn.norm import ZeroCenteredRMSNorm
@@ -192,7 +193,7 @@ class Transformer(Backbone):
         self.uses_positions = bool(self.positions)
         self.takes_causality = AttentionFeature.REACH in supports
         self.knows_columns = AttentionFeature.UNORDERED not in supports
-        self.is_recurrent = any(block.attention.carries_state for block in self._blocks)
+        self.is_recurrent = any(isinstance(one, StateMixer) for one in self.blocks.modules())
 
     def check_supported(self, spec: TokenSpec) -> None:
         """Raise ValueError if a position does not fit the tokens' axes, or an adjacency is unsupported or missing."""
@@ -357,6 +358,8 @@ class Transformer(Backbone):
 def _directed(make: MixerFactory, both: bool, dim: int, num_heads: int) -> Mixer:
     """A mixer that goes in both directions, if it should and does not yet."""
     mixer = make(dim, num_heads)
+    if both and isinstance(mixer, ParallelMixer):
+        mixer.go_both_ways(cast(ParallelMixer, make(dim, num_heads)).beside)
     if both and isinstance(mixer, StateMixer) and AttentionFeature.CAUSAL in mixer.supports:
         return BothDirections(mixer, cast(StateMixer, make(dim, num_heads)))
     return mixer

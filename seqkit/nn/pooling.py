@@ -125,7 +125,7 @@ def pooled(hidden: Tensor, valid: Tensor, pool: Pool, parts: Parts | None = None
 def mean_of_parts(hidden: Tensor, parts: Parts) -> Tensor:
     """Mean [b d] of the means of the parts that each example has."""
     means = torch.zeros_like(hidden[:, 0])
-    number = hidden.new_zeros(len(hidden))
+    number = hidden.new_zeros(hidden.shape[0])
     for part in parts.values():
         mean, count = mean_of_runs(hidden, part)
         means = means + mean

@@ -64,7 +64,8 @@ class Family:
     prefix: what these names begin with in a model that has a head. heads: by `task_of` their objectives. left_out:
     beginnings of the names of weights that may be in a file and are of no use here. inputs: the section `tokenizer` of
     a recipe, from the folder; None: texts, by its `tokenizer.json`. lacks: what a run of the model does not hold, such
-    as a decoder, so that it is not written back; empty: nothing but heads.
+    as a decoder, so that it is not written back; empty: nothing but heads. old_names: ends of names in other files, and
+    those that are read in their place.
     """
 
     model: Callable[[ConfigFile], Settings]
@@ -74,6 +75,7 @@ class Family:
     left_out: tuple[str, ...] = ()
     inputs: Callable[[Path, ConfigFile], Settings] | None = None
     lacks: Callable[[ConfigFile], str] = lambda _: ""
+    old_names: Mapping[str, str] = field(default_factory=dict)
 
     def head(self, config: ConfigFile, task: str | None) -> Head | None:
         """The head for a task; None: the model has none."""

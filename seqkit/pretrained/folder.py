@@ -18,6 +18,7 @@ from seqkit.interfaces.finite import flaw
 from seqkit.pretrained.config_file import NAME, ConfigFile, own_file, read_json
 from seqkit.pretrained.families import family_of
 from seqkit.pretrained.family import Family, Head, Settings, class_of
+from seqkit.pretrained.generation_config import GENERATION, Generation, Published
 from seqkit.pretrained.hub import HUB, INDEX, RUN, SENTENCES, fetched, files_of_weights
 from seqkit.pretrained.rows import Entry, Row, Rows, write
 
@@ -121,7 +122,7 @@ KEPT_FILES = (
     NAME,
     "tokenizer_config.json",
     "special_tokens_map.json",
-    "generation_config.json",
+    GENERATION,
     "preprocessor_config.json",
     "processor_config.json",
     *SENTENCES,
@@ -141,12 +142,31 @@ def settings(folder: Path, task: str | None) -> Settings:
         head = family.head(config, task)
         if head is not None:
             model["objective"] = head.objective(config)
+        if task in WRITES:
+            written_as = Generation(config)
+            written_as.published()
+            written_as.log_unread()
         if family.inputs is None:
             tokenizer = _texts(folder, config, model)
         else:
             tokenizer = family.inputs(folder, config)
     config.log_unread()
     return {"tokenizer": tokenizer, "model": model}
+
+
+WRITES = ("NextToken", "Seq2Seq")
+"""Tasks of models that write."""
+
+
+def published(place: Path) -> Published:
+    """How a foreign model was published to write, or the model that a run began with; empty for other runs.
+
+    place: as in `kept_files`. Raises DataError for a value that means nothing.
+    """
+    folder = place if is_foreign(place) else place / KEPT
+    if not (folder / NAME).is_file():
+        return Published()
+    return Generation(ConfigFile(folder / NAME)).published()
 
 
 def _texts(folder: Path, config: ConfigFile, model: Settings) -> Settings:
@@ -208,7 +228,7 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config, task)
-    theirs = SavedTensors(folder, family.prefix)
+    theirs = SavedTensors(folder, family.prefix, family.old_names)
     with _understood(config):
         head = family.head(config, task)
         of_head = [
@@ -295,7 +315,7 @@ class SavedTensors(ReadOnAccess):
     tensors that hold NaN or are not floating-point.
     """
 
-    def __init__(self, folder: Path, prefix: str):
+    def __init__(self, folder: Path, prefix: str, old_names: Mapping[str, str]):
         self.folder = folder
         digest = hashlib.sha256()
         self._places = {}
@@ -309,7 +329,7 @@ class SavedTensors(ReadOnAccess):
                 )
             for name in names:
                 if not name.endswith(BUFFERS):
-                    self._places[_plain(name, prefix)] = (held, name)
+                    self._places[_plain(name, prefix, old_names)] = (held, name)
         self.sha256 = digest.hexdigest()
 
     def __getitem__(self, name: str) -> Tensor:
@@ -409,9 +429,9 @@ OLD_NAMES = {
 """Suffixes of names in old files: norms from TensorFlow, and convolutions with weight norm before torch 2.0."""
 
 
-def _plain(name: str, prefix: str) -> str:
+def _plain(name: str, prefix: str, old_names: Mapping[str, str]) -> str:
     """A name as present files have it, without the prefix of a model with a head."""
-    for old, new in OLD_NAMES.items():
+    for old, new in {**OLD_NAMES, **old_names}.items():
         if name.endswith(old):
             name = name.removesuffix(old) + new
     return name.removeprefix(prefix)

@@ -172,6 +172,10 @@ from seqkit.nn.mixers.mlstm
   MLSTM | xLSTM's matrix memory with exponential gates | recall over long sequences; generation at constant cost
 from seqkit.nn.mixers.rg_lru
   RGLRU | a convolution and a gated linear recurrent unit | hybrids as Griffin
+from seqkit.nn.mixers.parallel
+  ParallelMixer | attention and a state side by side | hybrids as Falcon-H1
+from seqkit.nn.mixers.short_convolution
+  ShortConvolution | a gated convolution over three tokens | hybrids as LFM2, cheap on any device
 from seqkit.nn.mixers.slstm
   SLSTM | xLSTM's LSTM, token by token: no chunks | counts and states, where time is no matter
 == mechanism

@@ -25,6 +25,14 @@ LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }  # fmt: skip
+DELTA = {
+    "head_dim": 16, "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
+    "linear_key_head_dim": 4, "linear_value_head_dim": 6, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "linear_conv_kernel_dim": 3,
+}  # fmt: skip
+SSM = {
+    "mamba_n_heads": 6, "mamba_d_state": 5, "mamba_n_groups": 2, "mamba_d_conv": 3, "mamba_expand": 2,
+}  # fmt: skip
 ENCODERS = {
     "Bert": BERT,
     "Roberta": {**BERT, "pad_token_id": 1, "type_vocab_size": 1},
@@ -88,11 +96,53 @@ DECODERS = {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 1e6}},
     "Phi3": {**LLAMA, "sliding_window": 11},
     "Mamba": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3},
+    "FalconMamba": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3,
+                    "time_step_rank": 3, "mixer_rms_eps": 0.01},
+    "Mamba2": {"vocab_size": VOCAB, "hidden_size": 24, "num_hidden_layers": 3, "state_size": 5, "conv_kernel": 3,
+               "num_heads": 6, "head_dim": 8, "n_groups": 2},
     "Mixtral": {**LLAMA, "num_local_experts": 5, "num_experts_per_tok": 2},
     "Qwen3Moe": {**LLAMA, "head_dim": 14, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 17,
                  "mlp_only_layers": [1]},
+    "Qwen3Next": {**LLAMA, **DELTA, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 17,
+                  "shared_expert_intermediate_size": 13, "mlp_only_layers": [1]},
+    "Qwen3_5": {**LLAMA, **DELTA, "tie_word_embeddings": True},
+    "OlmoHybrid": {**LLAMA, **{key: DELTA[key] for key in DELTA if key != "head_dim"}},
+    "Lfm2": {**LLAMA, "layer_types": ["conv", "conv", "full_attention", "conv"], "conv_bias": True,
+             "intermediate_size": 44, "block_multiple_of": 1},
+    "FalconH1": {**LLAMA, **SSM, "mamba_d_ssm": 36, "mamba_rms_norm": True, "embedding_multiplier": 5.0,
+                 "lm_head_multiplier": 0.5, "mlp_multipliers": [0.8, 0.7], "key_multiplier": 0.9,
+                 "attention_out_multiplier": 0.6, "attention_in_multiplier": 1.2, "ssm_in_multiplier": 1.1,
+                 "ssm_multipliers": [0.9, 0.7, 1.3, 1.5, 0.8], "ssm_out_multiplier": 1.4},
+    "Bamba": {**LLAMA, **SSM, "attn_layer_indices": [2]},
+    "GraniteMoeHybrid": {
+        **LLAMA, **SSM, "layer_types": ["linear_attention", "full_attention"] * 2, "num_local_experts": 0,
+        "shared_intermediate_size": 31, "position_embedding_type": "rope", "embedding_multiplier": 12.0,
+        "residual_multiplier": 0.22, "attention_multiplier": 1 / 6, "logits_scaling": 0.7,
+    },
+    "Jamba": {**LLAMA, "attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 5, "mamba_d_state": 5,
+              "mamba_d_conv": 3, "mamba_dt_rank": 3},
 }  # fmt: skip
-TEXT_CONFIG = {"Gemma3"}
+ALIKE = {
+    "Olmo3": {**LLAMA, "num_key_value_heads": 3, "sliding_window": 5, "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000.0}}},
+    "Phi": {**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}},
+    "Starcoder2": {**LLAMA, "sliding_window": 5},
+    "Cohere": {**LLAMA, "logit_scale": 0.7},
+    "Cohere2": {**LLAMA, "logit_scale": 0.7, "sliding_window": 5},
+    "Olmoe": {**LLAMA, "num_experts": 5, "num_experts_per_tok": 2},
+    "SeedOss": {**LLAMA, "head_dim": 10, "attention_out_bias": True},
+    "Exaone4": {**LLAMA, "sliding_window": 5},
+    "Glm": {**LLAMA, "head_dim": 12},
+    "Glm4": {**LLAMA, "head_dim": 12},
+    "Ernie4_5": {**LLAMA, "head_dim": 10, "use_bias": True},
+    "Helium": {**LLAMA, "head_dim": 8},
+    "Arcee": {**LLAMA, "mlp_bias": True},
+    "Ministral": {**LLAMA, "sliding_window": 5, "head_dim": 10},
+}  # fmt: skip
+"""Decoders that differ from those by names and flags; only the slow tests let them write."""
+DECODERS |= ALIKE
+TEXT_CONFIG = {"Gemma3", "Qwen3_5"}
 """Whose configuration is named after its texts."""
 
 
@@ -145,7 +195,7 @@ def save(folder, name, settings, kind, *, std=0.1, dtype="float32", max_shard_si
     text = "Text" if name in TEXT_CONFIG else ""
     how_to = (
         {}
-        if name == "Mamba"
+        if name in ("Mamba", "Mamba2", "FalconMamba")
         else {"attn_implementation": "eager", "experts_implementation": "eager"}
     )
     config = getattr(transformers, f"{name}{text}Config")(**settings, **how_to)

@@ -129,12 +129,21 @@ class Learned(PositionalEncoding):
     """Learned positional embeddings: a table per axis, summed over the axes; positions are integers below `sizes`.
 
     sizes: entries per axis, one per axis of the tokenizer. first: entry of position 0 on the first axis; published
-    tables begin with entries that no token has (2 in RoBERTa, OPT and BART).
+    tables begin with entries that no token has (2 in RoBERTa, OPT and BART). num_registers: tokens from position 1 on
+    that have no entry (DINOv2's registers; Darcet et al. 2024).
     Raises ValueError if `sizes` does not fit the axes, or a position on the CPU is a fraction or outside its table;
     positions on an accelerator are not read, since a step would wait for it.
     """
 
-    def __init__(self, dim: int, num_axes: int, *, sizes: Sequence[int], first: int = 0):
+    def __init__(
+        self,
+        dim: int,
+        num_axes: int,
+        *,
+        sizes: Sequence[int],
+        first: int = 0,
+        num_registers: int = 0,
+    ):
         super().__init__(dim, num_axes)
         sizes = tuple(sizes)
         if sizes and min(sizes) < 1:
@@ -150,8 +159,9 @@ class Learned(PositionalEncoding):
                 f"Learned(first={first}) is the entry of position 0; give one from 0 to {sizes[0] - 1}"
             )
         self.first = first
+        self.num_registers = num_registers
         self.sizes = sizes
-        self.num_positions = min([sizes[0] - first, *sizes[1:]])
+        self.num_positions = min([sizes[0] - first + num_registers, *sizes[1:]])
         self.tables = nn.ParameterList(
             [nn.Parameter(torch.randn(size, dim) * self.std) for size in sizes]
         )
@@ -167,9 +177,14 @@ class Learned(PositionalEncoding):
         if may_read(index):
             self._check_in_table(positions, index)
         columns = index.unbind(dim=-1)
-        if self.first:
-            columns = (columns[0] + self.first, *columns[1:])
+        place = columns[0]
+        if self.first or self.num_registers:
+            entry = (place - self.num_registers).clamp(min=0) + self.first
+            columns = (entry, *columns[1:])
         vectors = [F.embedding(column, table) for column, table in zip(columns, self.tables)]
+        if self.num_registers:
+            is_register = (place > 0) & (place <= self.num_registers)
+            vectors[0] = vectors[0].masked_fill(rearrange(is_register, "b n -> b n 1"), 0.0)
         if len(vectors) == 1:
             return vectors[0]
         wide = float32_or_more(vectors[0].dtype)
@@ -183,7 +198,7 @@ class Learned(PositionalEncoding):
             raise ValueError("Learned takes integer positions; for fractions use Sinusoidal")
         for axis, size in enumerate(self.sizes):
             low, high = index[..., axis].aminmax()
-            most = size - self.first if axis == 0 else size
+            most = size - self.first + self.num_registers if axis == 0 else size
             if low < 0 or high >= most:
                 raise ValueError(
                     f"position {int(low if low < 0 else high)} on axis {axis} is outside the learned table of {most}; "

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.families.audio import HUBERT, WAV2VEC2
+from seqkit.pretrained.families.audio import WAVES
 from seqkit.pretrained.families.bart import BARTS
 from seqkit.pretrained.families.deberta import DEBERTA
+from seqkit.pretrained.families.decoder_kinds import KINDS
 from seqkit.pretrained.families.encoders import ENCODERS
 from seqkit.pretrained.families.gpt import GPT2
-from seqkit.pretrained.families.llama import KINDS, LLAMA
-from seqkit.pretrained.families.mamba import MAMBA
+from seqkit.pretrained.families.hybrids import FAMILIES as HYBRIDS
+from seqkit.pretrained.families.llama import LLAMA
+from seqkit.pretrained.families.mamba import FALCON_MAMBA, MAMBA, MAMBA2
 from seqkit.pretrained.families.modernbert import MODERNBERT
 from seqkit.pretrained.families.pairs import PAIRS
 from seqkit.pretrained.families.t5 import DEFAULTS as T5_TYPES
 from seqkit.pretrained.families.t5 import T5, WHOLE_T5
-from seqkit.pretrained.families.vision import DEIT, DINOV2, VIT
+from seqkit.pretrained.families.vision import VISION
 from seqkit.pretrained.families.whisper import WHISPER, WHOLE_WHISPER
 from seqkit.pretrained.family import Family
 
@@ -28,16 +30,16 @@ FAMILIES: dict[str, Family] = {
     "modernbert": MODERNBERT,
     "gpt2": GPT2,
     "mamba": MAMBA,
-    "vit": VIT,
-    "deit": DEIT,
-    "dinov2": DINOV2,
-    "wav2vec2": WAV2VEC2,
-    "hubert": HUBERT,
+    "mamba2": MAMBA2,
+    "falcon_mamba": FALCON_MAMBA,
     "whisper": WHISPER,
     **dict.fromkeys(T5_TYPES, T5),
     **{name: encoder for name, (encoder, _) in BARTS.items()},
+    **VISION,
+    **WAVES,
     **PAIRS,
     **dict.fromkeys(KINDS, LLAMA),
+    **HYBRIDS,
 }
 
 

@@ -1,4 +1,4 @@
-"""wav2vec 2.0 and HuBERT (transformers 5.23)."""
+"""wav2vec 2.0, HuBERT and UniSpeech (transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _convolutions(config: ConfigFile) -> Settings:
     found["norm"] = config.one_of("feat_extract_norm", norms, "group")
     found["bias"] = config.flag("conv_bias", False)
     found["norm_eps"] = None
-    if config.model_type == "wav2vec2" or config.flag("feat_proj_layer_norm", True):
+    if config.model_type != "hubert" or config.flag("feat_proj_layer_norm", True):
         found["norm_eps"] = config.positive("layer_norm_eps", 1e-5)
     return found
 
@@ -51,8 +51,7 @@ def _is_pre_norm(config: ConfigFile) -> bool:
 
 def _wav2vec2(config: ConfigFile) -> Settings:
     config.must_be("gelu", "feat_extract_activation")
-    own = {"hubert": "conv_pos_batch_norm", "wav2vec2": "add_adapter"}
-    config.must_be(False, own[config.model_type])
+    config.must_be(False, "conv_pos_batch_norm", "add_adapter")
     config.must_be(None, "adapter_attn_dim")
     found = post_norm(config, 1e-5, KEYS)
     backbone = found["backbone"]
@@ -113,9 +112,17 @@ def _family(prefix: str) -> Family:
         "quantizer.",
         "project_q.",
         "project_hid.",
+        "ctc_proj.",
+        "speaker_proj.",
+        "label_embeddings_concat",
+        "layer_norm_for_extract.",
     )
     return Family(_wav2vec2, _wav2vec2_table, prefix, {}, left_out, _wav2vec2_inputs)
 
 
-WAV2VEC2 = _family("wav2vec2.")
-HUBERT = _family("hubert.")
+WAVES: dict[str, Family] = {
+    "wav2vec2": _family("wav2vec2."),
+    "hubert": _family("hubert."),
+    "unispeech": _family("unispeech."),
+    "unispeech-sat": _family("unispeech_sat."),
+}
