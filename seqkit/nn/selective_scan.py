@@ -57,8 +57,6 @@ def selective_scan(
     exact = float32_or_more(x.dtype)
     if state is None:
         state = x.new_zeros(x.shape[0], *A.shape, dtype=exact)
-    if is_exporting():
-        return _by_token(x, dt, A, B, C, state)
     if runs_triton(x):
         from seqkit.nn.scan_triton import scan
 
@@ -71,7 +69,10 @@ def _without_triton(
     x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor, exact: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """`selective_scan`, computed in `exact`, by numba where it is installed and by torch's operations elsewhere."""
-    scan = getattr(compiled_scan(x.to(exact)), "scan", _scan)
+    if is_exporting():
+        scan = _by_token
+    else:
+        scan = getattr(compiled_scan(x.to(exact)), "scan", _scan)
     with no_autocast(x):
         y, last = scan(*(t.to(exact) for t in (x, dt, A, B, C, state)))
     return y.to(x.dtype), last

@@ -8,7 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from seqkit.errors import DataError, one_line
+from seqkit.errors import DataError, one_line, shortened
 from seqkit.files import decoded, load_json, read_small
 
 log = logging.getLogger("seqkit")
@@ -144,5 +144,5 @@ class ConfigFile:
     def refused(self, name: str, known: str) -> DataError:
         """The error for a value that is not read."""
         return DataError(
-            f"{self.path}: {name} is {self._values.get(name)!r}, and what is read is {known}"
+            f"{self.path}: {name} is {shortened(repr(self._values.get(name)))}, and what is read is {known}"
         )

@@ -146,8 +146,11 @@ def has_classes(kind: str) -> Callable[[ConfigFile], bool]:
 
 
 def class_of(config: ConfigFile) -> str:
-    """Name of the class that a model was saved by; empty where it is not said."""
-    return str((config.get("architectures") or [""])[0])
+    """Name of the class that a model was saved by; empty where it is not said. Raises DataError for no names."""
+    names = config.get("architectures") or [""]
+    if not isinstance(names, list) or not isinstance(names[0], str):
+        raise config.refused("architectures", "a list with the name of a class")
+    return names[0]
 
 
 def depth_of(
@@ -195,6 +198,8 @@ def rotary_settings(
     if missing := [theirs for theirs in needed if theirs not in left]:
         raise config.refused(key, f"with {', '.join(missing)}")
     scaling = {RENAMED.get(theirs, theirs): left.pop(theirs) for theirs in needed}
+    for of_axes in ("mrope_section", "mrope_interleaved"):  # a text has one axis
+        left.pop(of_axes, None)
     scaling |= {theirs: x for theirs in options if (x := left.pop(theirs, None)) is not None}
     if scaling:
         rotary["scaling"] = {"type": name, **scaling}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,9 +22,14 @@ from seqkit.pretrained.family import Family, Head, Settings, class_of
 from seqkit.pretrained.generation_config import GENERATION, Generation, Published
 from seqkit.pretrained.hub import HUB, INDEX, RUN, SENTENCES, fetched, files_of_weights
 from seqkit.pretrained.rows import Entry, Row, Rows, write
+from seqkit.tokenizers.from_file import FromFile
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from seqkit.interfaces import Tokenizer
+
+log = logging.getLogger("seqkit")
 
 TOKENIZER = "tokenizer.json"
 
@@ -137,6 +143,7 @@ def settings(folder: Path, task: str | None) -> Settings:
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config, task)
+    config.must_be(None, "quantization_config")
     with _understood(config):
         model = family.model(config)
         head = family.head(config, task)
@@ -174,13 +181,31 @@ def _texts(folder: Path, config: ConfigFile, model: Settings) -> Settings:
     path = own_file(folder / TOKENIZER)
     if not path.is_file():
         raise DataError(
-            f"{folder} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)"
+            f"{folder} has no {TOKENIZER}; save its fast tokenizer there with transformers: "
+            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
     _, *types = _position(model).get("sizes", [0])
     num_ids = config.get("vocab_size")
     if num_ids is not None:
         num_ids = config.size("vocab_size")
     return {"type": "FromFile", "path": str(path), "num_ids": num_ids, "token_types": sum(types)}
+
+
+def check_vocabulary(tokenizer: Tokenizer | None) -> None:
+    """Log a warning where a tenth of a model's ids or more are no token's: the file may be another model's.
+
+    Raises DataError for a file that is not read, or has more ids than the model.
+    """
+    if not isinstance(tokenizer, FromFile) or tokenizer.num_ids is None:
+        return
+    known = tokenizer.num_known_ids
+    if known <= 0.9 * tokenizer.num_ids:
+        log.warning(
+            "%s has %s ids, and the model %s; check that it is this model's tokenizer",
+            tokenizer.path,
+            f"{known:,}",
+            f"{tokenizer.num_ids:,}",
+        )
 
 
 def _position(model: Settings) -> Settings:
@@ -224,7 +249,7 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
     task: as in `settings`; its head is read if the file has one. Weights are read one by one, on access, so a model
     that copies each has them in memory once.
     Raises DataError if a file is missing or damaged, or a weight is unknown or missing. Reading a weight raises it,
-    too, if the weight has another size than the table says, is NaN, or is not floating-point.
+    too, if the weight has another size than the table says, is NaN, or is of no dtype of `DTYPES`.
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config, task)
@@ -312,7 +337,7 @@ class SavedTensors(ReadOnAccess):
 
     folder: has one file, or several that an index lists. prefix: prefix of the names in a file of a model with a head.
     sha256: digest of all files. Raises DataError for files that are missing, damaged or not regular, and on access for
-    tensors that hold NaN or are not floating-point.
+    tensors that hold NaN or are of no dtype of `DTYPES`.
     """
 
     def __init__(self, folder: Path, prefix: str, old_names: Mapping[str, str]):
@@ -336,7 +361,7 @@ class SavedTensors(ReadOnAccess):
         held, key = self._places[name]
         x: Tensor = held.get_tensor(key)
         wrong = str(x.dtype).removeprefix("torch.")
-        if x.is_floating_point():
+        if wrong in DTYPES:
             x = x.float()
             wrong = flaw(x)
         if wrong:
@@ -407,6 +432,10 @@ def _mask_id(folder: Path, family: Family) -> int | None:
         if token["content"] in ("[MASK]", "<mask>"):
             return int(token["id"])
     return None
+
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+"""Types of weights that are read. Narrower ones are scaled, and how is said elsewhere."""
 
 
 BUFFERS = (

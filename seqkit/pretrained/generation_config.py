@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from seqkit.errors import DataError
+from seqkit.errors import DataError, shortened
 from seqkit.pretrained.config_file import ConfigFile, read_json
 
 if TYPE_CHECKING:
@@ -204,7 +204,8 @@ class Generation:
 
     def refused(self, name: str, known: str) -> DataError:
         """The error for a value that is not read."""
-        return DataError(f"{self.path}: {name} is {self.get(name)!r}, and what is read is {known}")
+        value = shortened(repr(self.get(name)))
+        return DataError(f"{self.path}: {name} is {value}, and what is read is {known}")
 
 
 READ = {

@@ -93,47 +93,40 @@ class Half:
     """One of two things that each head of a projection has, one after the other: rows [(h two c) ...].
 
     Two rows of a table read the two, and `write` adds what they write: x + (-0) is x to the last bit.
+    change: of the one.
     """
 
     index: int
     channels: int
+    change: Change | None = None
 
     def read(self, x: Tensor, /) -> Tensor:
         """[(h c) ...] of one."""
-        return rearrange(x, "(h two c) ... -> two (h c) ...", two=2, c=self.channels)[self.index]
+        both = rearrange(x, "(h two c) ... -> two (h c) ...", two=2, c=self.channels)
+        return both[self.index] if self.change is None else self.change.read(both[self.index])
 
     def write(self, x: Tensor, /) -> Tensor:
         """Both, of which the other is -0."""
+        if self.change is not None:
+            x = self.change.write(x)
         both = x.new_full((2, *x.shape), -0.0)
         both[self.index] = x
         return rearrange(both, "two (h c) ... -> (h two c) ...", c=self.channels)
 
 
 @dataclass(frozen=True)
-class ByHead:
-    """Parts of a projection that stand side by side in each head there, and one after the other here.
+class Permuted:
+    """Rows in another order. order: [o], the row there of each of ours."""
 
-    heads: how many. sizes: rows of each part in a head. order: of the parts here.
-    """
-
-    heads: int
-    sizes: tuple[int, ...]
-    order: tuple[int, ...]
+    order: Tensor
 
     def read(self, x: Tensor, /) -> Tensor:
-        """[(part h c) ...] from [(h part c) ...]."""
-        import torch
-
-        parts = rearrange(x, "(h c) ... -> h c ...", h=self.heads).split(self.sizes, dim=1)
-        return torch.cat([parts[i].flatten(0, 1) for i in self.order])
+        """Our order."""
+        return x[self.order]
 
     def write(self, x: Tensor, /) -> Tensor:
-        """[(h part c) ...] from [(part h c) ...]."""
-        import torch
-
-        parts = x.split([self.heads * self.sizes[i] for i in self.order])
-        by_head = dict(zip(self.order, (part.unflatten(0, (self.heads, -1)) for part in parts)))
-        return torch.cat([by_head[i] for i in range(len(parts))], dim=1).flatten(0, 1)
+        """Their order."""
+        return x[self.order.argsort()]
 
 
 @dataclass(frozen=True)

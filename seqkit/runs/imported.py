@@ -52,8 +52,11 @@ def import_model(place: Path, out: Path, source: str) -> Summary:
     config = complete({"tokenizer": found["tokenizer"], "model": model_section}, only=MODEL_KEYS)
     objective = config["model"]["objective"]["type"]
     built = build(config)
+    made = built.model["objective"]
+    for tokenizer in (built.tokenizer, getattr(made, "target", None)):
+        foreign.check_vocabulary(tokenizer)
     if state:
-        built.model["objective"].load_state(state)
+        made.load_state(state)
     model = build_model(built, built.tokenizer.spec)
     weights, left_out, digest = foreign.weights(place, task)
     dense = dense_weights(place)
@@ -81,7 +84,7 @@ def import_model(place: Path, out: Path, source: str) -> Summary:
         write_atomic(
             part / CONFIG, to_yaml({"recipe": "imported", "data": data, **config}).encode()
         )
-        learned = built.model["objective"].state() if state else {}
+        learned = made.state() if state else {}
         write_json(part / STATE, {"tokenizer": built.tokenizer.state(), "objective": learned})
         parts_left_out = sorted({name.split(".")[0] for name in left_out})
         summary = Summary(

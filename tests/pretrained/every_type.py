@@ -25,7 +25,7 @@ from seqkit.runs.imported import import_model
 from seqkit.runs.trained_model import TrainedModel, load_one
 
 EXACT = {"attn_implementation": "eager", "experts_implementation": "eager"}
-LENGTHS = (11, 17, 5)
+LENGTHS = (11, 17, 6)
 RATE = 16_000
 
 

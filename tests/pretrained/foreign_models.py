@@ -119,8 +119,6 @@ DECODERS = {
         "shared_intermediate_size": 31, "position_embedding_type": "rope", "embedding_multiplier": 12.0,
         "residual_multiplier": 0.22, "attention_multiplier": 1 / 6, "logits_scaling": 0.7,
     },
-    "Jamba": {**LLAMA, "attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 5, "mamba_d_state": 5,
-              "mamba_d_conv": 3, "mamba_dt_rank": 3},
 }  # fmt: skip
 ALIKE = {
     "Olmo3": {**LLAMA, "num_key_value_heads": 3, "sliding_window": 5, "rope_parameters": {

@@ -45,6 +45,9 @@ MODELS = {
     "HuBERT without a norm": ("Hubert", "Model", {**WAVES, "feat_proj_layer_norm": False}, {}),
     "UniSpeech": ("UniSpeech", "ForPreTraining", {**WAVES, "feat_extract_norm": "layer"}, {}),
     "UniSpeechSat": ("UniSpeechSat", "ForPreTraining", {**WAVES, "do_stable_layer_norm": True}, {}),
+    "WavLM": ("WavLM", "ForSequenceClassification", {**WAVES, "num_buckets": 12, "max_bucket_distance": 30}, {}),
+    "WavLM large": (
+        "WavLM", "Model", {**WAVES, "feat_extract_norm": "layer", "do_stable_layer_norm": True, "num_buckets": 16}, {}),
     "Whisper with classes": ("Whisper", "ForAudioClassification", WHISPER, {"feature_size": 17, "chunk_length": 1}),
 }  # fmt: skip
 NOT_READ = re.compile(

@@ -65,8 +65,10 @@ random weights times 3, so that it matters what a state holds, and plain torch c
 An example of at most {lines} lines without seqkit printed each number. These commands print one, and make the page
 again:
 
-    python -m tests.strangers --show mamba2 right_padded_prompts
+    python -m tests.strangers --show mamba right_padded_prompts
     python -m tests.strangers --site FOLDER     # with the packages that are not installed
+
+{example}
 
 ## Families
 """
@@ -127,15 +129,15 @@ def write_page(results: dict[str, Any]) -> None:
 def page(results: dict[str, Any]) -> str:
     """The page of results."""
     families = {name: row for name, row in results["families"].items() if "tiny" in row}
-    lines = HEAD.format(summary=_summary(families), lines=12).split("\n")
+    most = max(LAWS, key=lambda law: len(_with(families, law, "broken")))
+    example = _example(families, most)
+    lines = HEAD.format(summary=_summary(families), lines=12, example=example).split("\n")
     lines += _groups(families)
     for laws, (title, words) in LEGEND.items():
         names = [law.__name__ for law in laws]
         lines += ["", f"## {title}", "", words, ""]
         for name in names:
             lines += _law(families, name)
-        most = max(names, key=lambda name: len(_with(families, name, "broken")))
-        lines += _example(families, most)
     return "\n".join([*lines, *_end(results)]).rstrip() + "\n"
 
 
@@ -217,11 +219,11 @@ def _guard(row: dict[str, Any], law: str) -> str:
     return "`generate` gives the right numbers" if other.get("status") == "kept" else ""
 
 
-def _example(families: dict[str, Any], law: str) -> list[str]:
+def _example(families: dict[str, Any], law: str) -> str:
     """The example of the family that breaks a law most."""
     broken = _with(families, law, "broken")
     shown = max(broken, key=lambda name: _as_number(broken[name]["by_hand"]))
-    return ["", f"`{law}`, {shown}:", "", "```py", broken[shown]["example"], "```"]
+    return f"```py\n# {law}, {shown}\n{broken[shown]['example']}\n```"
 
 
 def _as_number(size: Any) -> float:

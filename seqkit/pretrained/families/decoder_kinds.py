@@ -121,6 +121,22 @@ GLM = Kind(
     kv_heads=2,
     rotary_share=0.5,
 )
+QWEN3_5 = Kind(
+    norm={"type": "ZeroCenteredRMSNorm"},
+    qk_norm="head",
+    head_dim=256,
+    kv_heads=4,
+    rotary_share=0.25,
+)
+FALCON_H1 = Kind(
+    names={
+        "post_attention_layernorm": "pre_ff_layernorm",
+        "mlp": "feed_forward",
+        "norm": "final_layernorm",
+    },
+    eps=1e-5,
+    kv_heads=8,
+)
 KINDS = {
     "llama": Kind(),
     "mistral": Kind(windows=True, kv_heads=8),
@@ -224,4 +240,39 @@ KINDS = {
     "gemma": GEMMA,
     "gemma2": GEMMA2,
     "gemma3_text": replace(GEMMA2, qk_norm="head", every=6, rotary="both", base=1e6),
+    "qwen3_next": replace(
+        QWEN3_5,
+        experts=Experts("mlp.", 512, 10, width=("moe_intermediate_size", 512)),
+        kv_heads=2,
+    ),
+    "qwen3_5_text": QWEN3_5,
+    "olmo_hybrid": replace(
+        OLMO2, eps=1e-6, names={"post_attention_layernorm": "feedforward_layer_norm"}
+    ),
+    "lfm2": Kind(
+        names={
+            "input_layernorm": "operator_norm",
+            "post_attention_layernorm": "ffn_norm",
+            "q_norm": "q_layernorm",
+            "k_norm": "k_layernorm",
+            "o_proj": "out_proj",
+            "mlp": "feed_forward",
+            "gate_proj": "w1",
+            "up_proj": "w3",
+            "down_proj": "w2",
+            "norm": "embedding_norm",
+        },
+        eps_key="norm_eps",
+        eps=1e-5,
+        qk_norm="head",
+        tied=True,
+        kv_heads=8,
+        base=1e6,
+    ),
+    "bamba": replace(FALCON_H1, rotary_share=0.5),
+    "falcon_h1": FALCON_H1,
+    "granitemoehybrid": Kind(
+        joins_gate_up=True,
+        names={"mlp": "shared_mlp", "gate_up_proj": "input_linear", "down_proj": "output_linear"},
+    ),
 }

@@ -196,7 +196,8 @@ def _mlps(config: ConfigFile, depth: int) -> list[Settings]:
     if config.get("output_router_logits", False):
         experts["aux_loss_weight"] = coefficient * top_k / max(sum(has_experts), 1)
     if kind.experts.normalize is None:
-        experts["normalize_gates"] = config.get("norm_topk_prob", False) is True
+        by_default = config.model_type == "qwen3_next"
+        experts["normalize_gates"] = config.get("norm_topk_prob", by_default) is True
     experts["expert"] = {**dense, "width": config.size(*kind.experts.width)}
     if top_k == 1 and experts.get("normalize_gates", True):
         raise config.refused(
@@ -224,7 +225,7 @@ def _num_experts(config: ConfigFile, experts: Experts) -> int:
 
 def _with_experts(config: ConfigFile, depth: int) -> list[bool]:
     """Whether each layer has experts."""
-    if config.model_type != "qwen3_moe":
+    if config.model_type not in ("qwen3_moe", "qwen3_next"):
         return [_kind(config).experts is not None] * depth
     every = config.size("decoder_sparse_step", 1)
     dense = config.get("mlp_only_layers") or []

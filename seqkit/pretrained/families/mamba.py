@@ -60,9 +60,9 @@ class Kernel:
         return rearrange(x.flip(0), "k 1 e -> e 1 k")
 
 
-def mamba_table(config: ConfigFile, key: str = "state_size") -> Rows:
-    """Rows of a `MambaMixer`. key: of its states."""
-    flat = Rearranged("e s -> (e s)", {"s": config.size(key, 16)})
+def mamba_table(config: ConfigFile) -> Rows:
+    """Rows of a `MambaMixer`."""
+    flat = Rearranged("e s -> (e s)", {"s": config.size("state_size", 16)})
     of_ssm = [
         *modules({name: name for name in ("x_proj", "dt_proj")}),
         *_convolution(),
@@ -89,20 +89,20 @@ def _convolution() -> Rows:
     ]
 
 
-def _stack(config: ConfigFile, mixer: str, rows: Rows, depth: int) -> Rows:
+def _stack(config: ConfigFile, mixer: str, rows: Rows) -> Rows:
     """Rows of a stack of mixers. mixer: its name in a layer; its norm's begins with it. rows: of the mixer."""
     norm = "norm" if mixer == "mixer" else f"{mixer}_norm"
     layer = module(norm, "norm") + below(rows, f"{mixer}.", "mixer.")
     return [
         *tensor("embedder.content.weight", "embeddings.weight"),
-        *layers(depth_of(config, default=depth), "backbone.blocks.{}.", "layers.{}.", layer),
+        *layers(depth_of(config, default=32), "backbone.blocks.{}.", "layers.{}.", layer),
         *module("backbone.norm", "norm_f"),
     ]
 
 
 MAMBA = Family(
     _model,
-    lambda config: _stack(config, "mixer", mamba_table(config), 32),
+    lambda config: _stack(config, "mixer", mamba_table(config)),
     "backbone.",
     {"NextToken": TIED},
 )
@@ -113,32 +113,28 @@ MAMBA = Family(
 
 def _falcon_mamba(config: ConfigFile) -> Settings:
     """The mixer of Falcon Mamba."""
-    dim = config.size("hidden_size", 768)
+    dim = config.size("hidden_size")
     width = config.number("intermediate_size", config.number("expand", 2) * dim)
     if width % dim:
         raise config.refused("intermediate_size", "a multiple of hidden_size")
     eps = config.positive("mixer_rms_eps", 1e-6)
+    rank = -(-dim // 16)
+    if config.get("time_step_rank", "auto") != "auto":
+        rank = config.size("time_step_rank")
     return {
         "type": "Mamba",
         "num_states": config.size("state_size", 16),
         "expand": int(width) // dim,
-        "rank": rank_of(config, "time_step_rank"),
+        "rank": rank,
         "dt_norm": {"type": "RMSNorm", "eps": eps, "elementwise_affine": False},
     }
-
-
-def rank_of(config: ConfigFile, key: str) -> int:
-    """Rank of the time steps."""
-    if config.get(key, "auto") == "auto":
-        return -(-config.size("hidden_size", 768) // 16)
-    return config.size(key)
 
 
 def _mamba2(config: ConfigFile) -> Settings:
     """The mixer of Mamba-2."""
     heads = config.size("num_heads", 128)
     width = heads * config.size("head_dim", 64)
-    if config.number("expand", 2) * config.size("hidden_size", 4096) != width:
+    if config.number("expand", 2) * config.size("hidden_size") != width:
         raise config.refused("expand", "num_heads * head_dim / hidden_size")
     check_unlimited(config)
     return {
@@ -158,28 +154,21 @@ def check_unlimited(config: ConfigFile) -> None:
         raise config.refused("time_step_limit", "from 0 to infinity")
 
 
-def lm_head(is_tied: Callable[[ConfigFile], bool]) -> Head:
-    """A head without bias, of a language model."""
+def _stack_of(
+    mixer: Callable[[ConfigFile], Settings], table: Callable[[ConfigFile], Rows], *, tied: bool
+) -> Family:
+    """A family of such stacks. tied: whether the head is, where the file does not say it."""
 
-    def table(config: ConfigFile) -> Rows:
-        if is_tied(config):
-            return alias("embedder.content.weight", "lm_head.weight")
-        return tensor("head.linear.weight", "lm_head.weight")
+    def is_tied(config: ConfigFile) -> bool:
+        return config.flag("tie_word_embeddings", tied)
 
     def objective(config: ConfigFile) -> Settings:
         return {"type": "NextToken", "tied": is_tied(config), "bias": False}
 
-    return Head(("ForCausalLM",), objective, table)
-
-
-def _stack_of(
-    mixer: Callable[[ConfigFile], Settings],
-    table: Callable[[ConfigFile], Rows],
-    dim: int,
-    depth: int,
-    is_tied: bool,
-) -> Family:
-    """A family of such stacks. dim, depth, is_tied: where the file does not say them."""
+    def head(config: ConfigFile) -> Rows:
+        if is_tied(config):
+            return alias("embedder.content.weight", "lm_head.weight")
+        return tensor("head.linear.weight", "lm_head.weight")
 
     def model(config: ConfigFile) -> Settings:
         config.must_be(False, "use_bias", "rescale_prenorm_residual")
@@ -191,8 +180,8 @@ def _stack_of(
             "dropout": 0.0,
             "backbone": {
                 "type": "Transformer",
-                "dim": config.size("hidden_size", dim),
-                "depth": depth_of(config, default=depth),
+                "dim": config.size("hidden_size"),
+                "depth": depth_of(config),
                 "num_heads": 1,
                 "causal": True,
                 "norm": norm,
@@ -204,11 +193,11 @@ def _stack_of(
 
     return Family(
         model,
-        lambda config: _stack(config, "attention", table(config), depth),
+        lambda config: _stack(config, "attention", table(config)),
         "backbone.",
-        {"NextToken": lm_head(lambda config: config.flag("tie_word_embeddings", is_tied))},
+        {"NextToken": Head(("ForCausalLM",), objective, head)},
     )
 
 
-FALCON_MAMBA = _stack_of(_falcon_mamba, mamba_table, 768, 32, is_tied=True)
-MAMBA2 = _stack_of(_mamba2, mamba2_table, 4096, 64, is_tied=False)
+FALCON_MAMBA = _stack_of(_falcon_mamba, mamba_table, tied=True)
+MAMBA2 = _stack_of(_mamba2, mamba2_table, tied=False)
