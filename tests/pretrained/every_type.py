@@ -76,10 +76,13 @@ def model_of(name, settings):
     return model
 
 
-def save(folder, model):
-    """The folder that their library writes, with a tokenizer of words, or what prepares images and sounds."""
+def save(folder, model, **how):
+    """The folder that their library writes, with a tokenizer of words, or what prepares images and sounds.
+
+    how: as in `save_pretrained`.
+    """
     folder.mkdir(exist_ok=True)
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, **how)
     kind = model.config.model_type
     vocab_size = getattr(model.config.get_text_config(), "vocab_size", None)
     if kind.startswith(("clip", "siglip")):

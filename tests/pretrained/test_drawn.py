@@ -9,9 +9,11 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 import transformers
 
 if __name__ == "__main__":
@@ -23,6 +25,7 @@ from transformers.activations import ACT2FN
 from seqkit.errors import DataError, UsageError
 from seqkit.pretrained.families import FAMILIES
 from seqkit.pretrained.folder import settings
+from seqkit.runs.trained_model import load_one
 
 SLACK = 1e-5
 """Largest difference, as a share of the largest number."""
@@ -55,6 +58,10 @@ ROPES = [
     {**YARN, "mscale": 0.7, "mscale_all_dim": 0.4},
     {**YARN, "beta_fast": 8.0, "beta_slow": 2.0, "truncate": False, "attention_factor": 1.3},
 ]  # fmt: skip
+
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+"""Types of the weights in a file."""
 
 
 def places(model_class, given):
@@ -113,17 +120,19 @@ def drawn(name, given, rng):
     return given, found
 
 
-def outcome(place, name, given):
+def outcome(place, name, given, *, dtype=torch.float32, **how):
     """What becomes of a model of these settings: `equal`, `refused`, or `theirs` where their library refuses it.
 
+    dtype, how: of the file. Both read its weights in float32.
     Raises AssertionError where both compute it, and give other numbers.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = model_of(name, given)
-            save(place / "theirs", model)
-            again = type(model).from_pretrained(place / "theirs", config=model.config).eval()
+            model = model_of(name, given).to(dtype)
+            save(place / "theirs", model, **how)
+            read = {"config": model.config, "dtype": torch.float32}
+            again = type(model).from_pretrained(place / "theirs", **read).eval()
     except Exception:  # of one of many types
         return "theirs"
     refused = ""
@@ -161,12 +170,13 @@ def test_drawn_settings_are_computed_as_theirs_or_refused(tmp_path, kind, draw):
         f"{kind} has no small settings; add a row of it to a table that every_type.py reads"
     )
     rng = random.Random(f"{kind} {draw}")
+    how = {"dtype": rng.choice(DTYPES), "max_shard_size": rng.choice(["9KB", "1GB"])}
     for i in range(9):  # until their library takes what is drawn
         name, given = rows[(draw + i) % len(rows)]
         given, found = drawn(name, given, rng)
         (tmp_path / str(i)).mkdir()
         try:
-            got = outcome(tmp_path / str(i), name, given)
+            got = outcome(tmp_path / str(i), name, given, **how)
         except AssertionError as error:
             raise AssertionError(f"{name} with {found}: {error}") from None
         if got != "theirs":
@@ -184,6 +194,28 @@ def test_types_that_are_not_read_are_refused_by_name(tmp_path):
             with pytest.raises(DataError, match=f"the model type {kind} is not read; ") as refused:
                 settings(tmp_path, task)
             assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["llama", "bert", "mamba", "t5", "vit"])
+def test_a_model_in_bfloat16_is_as_near_to_itself_as_theirs(tmp_path, kind):
+    model = model_of(*small_models()[kind][0]).bfloat16()
+    save(tmp_path / "theirs", model)
+    both = asked(tmp_path, model)
+    exact = both.ours()
+    narrow = replace(both, run=load_one(tmp_path / "run", dtype="bfloat16"))
+    assert next(narrow.run.model.parameters()).dtype == torch.bfloat16
+    batch = both.batch.with_dtype(torch.bfloat16)
+    inputs = [{key: narrowed(x) for key, x in given.items()} for given in both.inputs]
+    theirs = replace(both, theirs=model, inputs=inputs).rights()
+    for ours, right, found in zip(exact, theirs, narrow.ours(batch), strict=True):
+        n = len(right)
+        errors = [float((x[:n] - ours[:n]).pow(2).mean()) ** 0.5 for x in (found, right)]
+        assert 0 < errors[0] < 1.5 * errors[1]
+
+
+def narrowed(x):
+    """Numbers in bfloat16; ids as they are."""
+    return x.bfloat16() if x.is_floating_point() else x
 
 
 def _every_other_value(kinds):
