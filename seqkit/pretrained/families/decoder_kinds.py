@@ -271,6 +271,21 @@ KINDS = {
     ),
     "bamba": replace(FALCON_H1, rotary_share=0.5),
     "falcon_h1": FALCON_H1,
+    "recurrent_gemma": Kind(
+        names={
+            "self_attn": "temporal_block",
+            "mlp": "mlp_block",
+            "input_layernorm": "temporal_pre_norm",
+            "post_attention_layernorm": "channel_pre_norm",
+            "norm": "final_norm",
+        },
+        norm={"type": "ZeroCenteredRMSNorm"},
+        activation="hidden_activation",
+        default_activation="gelu_pytorch_tanh",
+        windows=True,
+        tied=True,
+        rotary_share=0.5,
+    ),
     "granitemoehybrid": Kind(
         joins_gate_up=True,
         names={"mlp": "shared_mlp", "gate_up_proj": "input_linear", "down_proj": "output_linear"},
