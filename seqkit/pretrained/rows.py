@@ -63,6 +63,16 @@ class Pairs:
         return rearrange(torch.cat([first, rest]), "h c ... -> (h c) ...")
 
 
+class Negated:
+    """Numbers of the other sign."""
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """-x."""
+        return -x
+
+    write = read
+
+
 class Transposed:
     """A weight that stands as [i o] (`Conv1D` of transformers); a bias stays as it is."""
 

@@ -77,7 +77,7 @@ def print_table(table: Table) -> None:
     ]
     head = [*map(one_line, table.head)]
     console = Console(markup=False, emoji=False)
-    drawn = rich_table(head, (map("\n".join, row) for row in rows), left=[table.name])
+    drawn = rich_table(head, ([*map("\n".join, row)] for row in rows), left=[table.name])
     unlimited = console.options.update(width=MAX_WIDTH)
     for most in NARROW:
         if console.measure(drawn, options=unlimited).maximum <= console.width:

@@ -121,6 +121,8 @@ DECODERS = {
                  "lm_head_multiplier": 0.5, "mlp_multipliers": [0.8, 0.7], "key_multiplier": 0.9,
                  "attention_out_multiplier": 0.6, "attention_in_multiplier": 1.2, "ssm_in_multiplier": 1.1,
                  "ssm_multipliers": [0.9, 0.7, 1.3, 1.5, 0.8], "ssm_out_multiplier": 1.4},
+    "RecurrentGemma": {**LLAMA, "lru_width": 30, "conv1d_width": 3, "logits_soft_cap": 3.0,
+                       "attention_window_size": 5},
     "Bamba": {**LLAMA, **SSM, "attn_layer_indices": [2]},
     "GraniteMoeHybrid": {
         **LLAMA, **SSM, "layer_types": ["linear_attention", "full_attention"] * 2, "num_local_experts": 0,

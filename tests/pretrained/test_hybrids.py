@@ -11,7 +11,7 @@ from seqkit.interfaces import TokenBatch
 from seqkit.pretrained.families.hybrids import HYBRIDS
 
 NAMES = ["Mamba", "FalconMamba", "Mamba2", "Qwen3Next", "Qwen3_5", "OlmoHybrid", "FalconH1", "Bamba",
-         "GraniteMoeHybrid", "Lfm2", "xLSTM"]  # fmt: skip
+         "GraniteMoeHybrid", "Lfm2", "xLSTM", "RecurrentGemma"]  # fmt: skip
 EACH = pytest.mark.parametrize("name", NAMES)
 IDS = torch.tensor([3, 7, 11, 2, 5, 19, 23, 4, 8])
 LAST = torch.tensor([13])

@@ -523,6 +523,23 @@ KINDS = {
     ),
     "bamba": _like(FALCON_H1, {"partial_rotary_factor": 0.5}),
     "falcon_h1": FALCON_H1,
+    "recurrent_gemma": Kind(
+        defaults={
+            "tie_word_embeddings": True,
+            "partial_rotary_factor": 0.5,
+            "sliding_window": 4096,
+        },
+        names={
+            "self_attn": "temporal_block",
+            "mlp": "mlp_block",
+            "input_layernorm": "temporal_pre_norm",
+            "post_attention_layernorm": "channel_pre_norm",
+            "norm": "final_norm",
+        },
+        norm={"type": "ZeroCenteredRMSNorm"},
+        activation="hidden_activation",
+        windows=True,
+    ),
     "granitemoehybrid": Kind(
         mlp=("gate_up_proj",),
         names={"mlp": "shared_mlp", "gate_up_proj": "input_linear", "down_proj": "output_linear"},

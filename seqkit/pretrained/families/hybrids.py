@@ -14,7 +14,19 @@ from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.llama import LLAMA
 from seqkit.pretrained.families.mamba import Kernel, check_unlimited, mamba2_table
 from seqkit.pretrained.family import Family, Settings, depth_of
-from seqkit.pretrained.rows import Half, Pairs, Permuted, Row, Rows, below, module, modules, tensor
+from seqkit.pretrained.rows import (
+    Half,
+    Negated,
+    Pairs,
+    Permuted,
+    Rearranged,
+    Row,
+    Rows,
+    below,
+    module,
+    modules,
+    tensor,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,7 +51,8 @@ class Hybrid:
     mixer: its settings, of the epsilon of norms. table: names of its weights, below `place`. mixes: which layers have
     it. change: of a block, before a mixer takes the place of its attention. rows: what stands for a row of LLaMA's.
     beside: factors of attention and mixer, for types that have both in a layer. is_rotary: whether positions turn
-    queries and keys. logit_scale: key of a factor of the logits. old_names: as in `Family`.
+    queries and keys. head: further settings of it. activation: the one that a type has, and its key. embedding_scale:
+    factor of embeddings. old_names: as in `Family`.
     """
 
     mixer: Callable[[ConfigFile, float], Settings]
@@ -50,7 +63,9 @@ class Hybrid:
     rows: Callable[[Row, bool], Rows] = _without_attention
     beside: Callable[[ConfigFile], Settings] | None = None
     is_rotary: Callable[[ConfigFile], bool] = lambda _: True
-    logit_scale: str = ""
+    head: Callable[[ConfigFile], Settings] = lambda _: {}
+    activation: tuple[str, str] = ("silu", "hidden_act")
+    embedding_scale: Callable[[ConfigFile], float] | None = None
     old_names: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -58,10 +73,7 @@ def _family(kind: Hybrid) -> Family:
     head = LLAMA.heads["NextToken"]
 
     def objective(config: ConfigFile) -> Settings:
-        found = head.objective(config)
-        if kind.logit_scale:
-            found["logit_scale"] = config.number(kind.logit_scale, 1.0)
-        return found
+        return {**head.objective(config), **kind.head(config)}
 
     return replace(
         LLAMA,
@@ -74,8 +86,10 @@ def _family(kind: Hybrid) -> Family:
 
 
 def _model(config: ConfigFile, kind: Hybrid) -> Settings:
-    config.must_be("silu", "hidden_act")
+    config.must_be(*kind.activation)
     found = LLAMA.model(config)
+    if kind.embedding_scale is not None:
+        found["embedding_scale"] = kind.embedding_scale(config)
     backbone = found["backbone"]
     depth = backbone["depth"]
     given, positions = (_each(backbone[key], depth) for key in ("block", "position"))
@@ -381,7 +395,74 @@ def _short_block(config: ConfigFile, block: Settings) -> None:
     block["mlp"]["width"] = width
 
 
+# ── Griffin ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _griffin(config: ConfigFile, _: float) -> Settings:
+    return {
+        "type": "RGLRU",
+        "width": _griffin_width(config),
+        "kernel_size": config.size("conv1d_width", 4),
+        "unscaled_first": True,
+    }
+
+
+def _griffin_width(config: ConfigFile) -> int:
+    key = "hidden_size" if config.get("lru_width") is None else "lru_width"
+    return config.size(key)
+
+
+def _griffin_table(config: ConfigFile) -> Rows:
+    o = _griffin_width(config) // config.size("num_attention_heads")
+    gates = ("rg_lru.recurrent_gate", "rg_lru.input_gate")
+    weight = Rearranged("(two h) c o -> h c (two o)", {"two": 2})
+    bias = Rearranged("(two h) o -> (h two o)", {"two": 2, "o": o})
+    recurrence = [
+        *tensor("convolution.weight", "conv_1d.weight", whole=Kernel()),
+        *tensor("convolution_bias", "conv_1d.bias"),
+        *tensor("gate_weight", *(f"{gate}_weight" for gate in gates), whole=weight),
+        *tensor("gate_bias", *(f"{gate}_bias" for gate in gates), whole=bias),
+        *tensor("Lambda", "rg_lru.recurrent_param", whole=Negated()),
+    ]
+    return [
+        *modules({"in_proj": ("linear_x", "linear_y"), "out_proj": "linear_out"}),
+        *below(recurrence, "recurrence.", ""),
+    ]
+
+
+def _griffin_layers(config: ConfigFile, depth: int) -> list[bool]:
+    known = {"recurrent": True, "attention": False}
+    kinds = config.get("block_types") or ["recurrent", "recurrent", "attention"]
+    if not {*kinds} <= {*known}:
+        raise config.refused("block_types", " or ".join(known))
+    return [known[kinds[i % len(kinds)]] for i in range(depth)]
+
+
+def _griffin_block(config: ConfigFile, block: Settings) -> None:
+    size = config.size("attention_window_size", 2048)
+    attention = block["attention"]
+    attention["out_bias"] = True
+    attention["mechanism"] = {**attention["mechanism"], "size": size}
+    block["mlp"] |= {"bias": True, "width": config.size("intermediate_size") // 2}
+
+
+def _griffin_scale(config: ConfigFile) -> float:
+    import torch
+
+    return float(torch.tensor(config.size("hidden_size") ** 0.5, dtype=torch.bfloat16))
+
+
 KINDS = {
+    "recurrent_gemma": Hybrid(
+        _griffin,
+        _griffin_table,
+        _griffin_layers,
+        place="temporal_block.",
+        change=_griffin_block,
+        head=lambda config: {"softcap": config.positive("logits_soft_cap", 30.0)},
+        activation=("gelu_pytorch_tanh", "hidden_activation"),
+        embedding_scale=_griffin_scale,
+    ),
     "qwen3_next": Hybrid(
         _delta, _qwen3_next_table, _by_type(_but_every), change=_qwen_block, rows=_qwen_rows
     ),
@@ -410,7 +491,7 @@ KINDS = {
             replace(row, ours=row.ours.replace(".attention.", ".attention.attention."))
         ],
         beside=_falcon_beside,
-        logit_scale="lm_head_multiplier",
+        head=lambda config: {"logit_scale": config.number("lm_head_multiplier", 1.0)},
     ),
     "granitemoehybrid": replace(
         BAMBA,
