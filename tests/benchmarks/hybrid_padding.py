@@ -20,9 +20,9 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "pretrained"), str(HERE.parent / "parity")]
 
-from foreign_models import DECODERS, saved  # noqa: E402  the folder is found above
+from foreign_models import DECODERS, OF_STATES, saved  # noqa: E402  the folder is found above
 from padded_rows import PADDED, alone, by_ours, by_theirs  # noqa: E402
-from test_hybrids import IDS, LAST, NAMES  # noqa: E402
+from test_hybrids import IDS, LAST  # noqa: E402
 
 import seqkit  # noqa: E402
 
@@ -43,7 +43,7 @@ def main(words):
     print("| type |", " | ".join(f"{where}, transformers" for where in PADDED), "| all, seqkit |")
     print("|---" * (len(PADDED) + 2) + "|")
     # transformers keeps the states of RecurrentGemma in its modules, and returns none
-    for name in [name for name in NAMES if name != "RecurrentGemma"]:
+    for name in [name for name in OF_STATES if name != "RecurrentGemma"]:
         if words and not any(word in name.lower() for word in words):
             continue
         with tempfile.TemporaryDirectory() as place:

@@ -159,6 +159,11 @@ ALIKE = {
 }  # fmt: skip
 """Decoders that differ from those by names and flags; only the slow tests let them write."""
 DECODERS |= ALIKE
+OF_STATES = [
+    "Mamba", "FalconMamba", "Mamba2", "Qwen3Next", "Qwen3_5", "OlmoHybrid", "FalconH1", "Bamba", "GraniteMoeHybrid",
+    "Lfm2", "xLSTM", "RecurrentGemma",
+]  # fmt: skip
+"""Decoders that carry a state; `test_hybrids` tests their caches."""
 TEXT_CONFIG = {"Gemma3", "Qwen3_5"}
 """Whose configuration is named after its texts."""
 

@@ -21,6 +21,7 @@ from foreign_models import (
     LLAMA3,
     LONGROPE,
     NAMES,
+    OF_STATES,
     TEXT_CONFIG,
     VOCAB,
     saved,
@@ -109,7 +110,11 @@ def test_logits_of_a_decoder(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in DECODERS]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in {*ALIKE, *OF_STATES}))
+        for name in DECODERS
+    ],
 )
 def test_both_write_the_same_tokens(tmp_path, name):
     theirs = saved(tmp_path, name, DECODERS[name], own_class(name), std=0.4)

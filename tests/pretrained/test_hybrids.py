@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from foreign_models import DECODERS, saved
+from foreign_models import DECODERS, OF_STATES, saved
 from padded_rows import PADDED, alone, by_ours
 from torch.testing import assert_close
 
@@ -10,9 +10,7 @@ import seqkit
 from seqkit.interfaces import TokenBatch
 from seqkit.pretrained.families.hybrids import HYBRIDS
 
-NAMES = ["Mamba", "FalconMamba", "Mamba2", "Qwen3Next", "Qwen3_5", "OlmoHybrid", "FalconH1", "Bamba",
-         "GraniteMoeHybrid", "Lfm2", "xLSTM", "RecurrentGemma"]  # fmt: skip
-EACH = pytest.mark.parametrize("name", NAMES)
+EACH = pytest.mark.parametrize("name", OF_STATES)
 IDS = torch.tensor([3, 7, 11, 2, 5, 19, 23, 4, 8])
 LAST = torch.tensor([13])
 
@@ -24,7 +22,7 @@ def ours(folder, name):
 
 
 def test_every_hybrid_is_tested():
-    assert len(HYBRIDS) == len(NAMES) - 4
+    assert len(HYBRIDS) == len(OF_STATES) - 4
 
 
 @EACH

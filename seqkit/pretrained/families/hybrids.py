@@ -46,7 +46,7 @@ def _without_attention(row: Row, has_mixer: bool) -> Rows:
 
 @dataclass(frozen=True)
 class Hybrid:
-    """What a model type has beside what `decoder_kinds` says of it.
+    """Differences of a model type from the decoder that `decoder_kinds` describes.
 
     mixer: its settings, of the epsilon of norms. table: names of its weights, below `place`. mixes: which layers have
     it. change: of a block, before a mixer takes the place of its attention. rows: what stands for a row of LLaMA's.

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.families.mamba import language_head
-from seqkit.pretrained.family import Family, Settings, depth_of
+from seqkit.pretrained.family import Family, Head, Settings, depth_of
 from seqkit.pretrained.rows import Rows, layers, module, modules, tensor
 
 
@@ -71,11 +68,11 @@ def _table(config: ConfigFile) -> Rows:
     ]
 
 
-HEAD = language_head(tied=False)
-
-
 def _objective(config: ConfigFile) -> Settings:
-    return {**HEAD.objective(config), "softcap": config.positive("output_logit_soft_cap", 30.0)}
+    # transformers ties no head, whatever the file says
+    softcap = config.positive("output_logit_soft_cap", 30.0)
+    return {"type": "NextToken", "tied": False, "bias": False, "softcap": softcap}
 
 
-XLSTM = Family(_model, _table, "backbone.", {"NextToken": replace(HEAD, objective=_objective)})
+HEAD = Head(("ForCausalLM",), _objective, lambda _: tensor("head.linear.weight", "lm_head.weight"))
+XLSTM = Family(_model, _table, "backbone.", {"NextToken": HEAD})
