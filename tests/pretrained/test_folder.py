@@ -20,6 +20,7 @@ from foreign_models import (
     LLAMA,
     LLAMA3,
     NAMES,
+    SIMILAR,
     TEXT_CONFIG,
     VOCAB,
     saved,
@@ -206,6 +207,7 @@ ALL += [
     for head in HEADS.items()
 ]
 ALL += [(name, DECODERS[name], own_class(name), "NextToken") for name in DECODERS]
+ALL = [pytest.param(*row, marks=pytest.mark.slow if row[0] in SIMILAR else ()) for row in ALL]
 
 
 @pytest.mark.parametrize(("name", "given", "kind", "objective"), ALL)

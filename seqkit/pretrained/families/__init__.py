@@ -9,8 +9,8 @@ from seqkit.errors import DataError, one_line, suggest
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.audio import WAVES
 from seqkit.pretrained.families.bart import BARTS
-from seqkit.pretrained.families.decoder_kinds import KINDS
 from seqkit.pretrained.families.deberta import DEBERTA
+from seqkit.pretrained.families.decoder_kinds import KINDS
 from seqkit.pretrained.families.encoders import ENCODERS
 from seqkit.pretrained.families.gpt import GPT2
 from seqkit.pretrained.families.hybrids import HYBRIDS
