@@ -69,6 +69,11 @@ ENCODERS = {
         "sep_token_id": 2,
     },
 }  # fmt: skip
+SIMILAR = {
+    "XLMRoberta", "Camembert", "Data2VecText", "RobertaPreLayerNorm", "XLMRobertaXL", "Ernie", "Albert in groups",
+    "DebertaV2 with positions",
+}  # fmt: skip
+"""Encoders that differ from others by names or one setting: the dearer tests of them are slow."""
 HEADS = {
     "ForMaskedLM": "Masked", "ForSequenceClassification": "Classify", "ForTokenClassification": "Classify token"
 }  # fmt: skip

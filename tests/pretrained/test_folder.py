@@ -22,6 +22,7 @@ from foreign_models import (
     LONGROPE,
     NAMES,
     OF_STATES,
+    SIMILAR,
     TEXT_CONFIG,
     VOCAB,
     saved,
@@ -212,6 +213,7 @@ ALL += [
     for head in HEADS.items()
 ]
 ALL += [(name, DECODERS[name], own_class(name), "NextToken") for name in DECODERS]
+ALL = [pytest.param(*row, marks=pytest.mark.slow if row[0] in SIMILAR else ()) for row in ALL]
 
 
 @pytest.mark.parametrize(("name", "given", "kind", "objective"), ALL)

@@ -122,11 +122,8 @@ class Bart:
 
     def longest(self, config: ConfigFile) -> int:
         """Tokens of a target at most, beside those that it starts with."""
-        return (
-            config.size("max_position_embeddings", self.num_positions)
-            - 1
-            - len(Generation(config).forced_first())
-        )
+        num_tokens = config.size("max_position_embeddings", self.num_positions)
+        return max(1, num_tokens - 1 - len(Generation(config).forced_first()))
 
     def families(self) -> tuple[Family, Family]:
         """The encoder alone, and encoder and decoder."""
