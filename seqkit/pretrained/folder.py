@@ -20,7 +20,7 @@ from seqkit.pretrained.config_file import NAME, ConfigFile, own_file, read_json
 from seqkit.pretrained.families import family_of
 from seqkit.pretrained.family import Family, Head, Settings, class_of
 from seqkit.pretrained.generation_config import GENERATION, Generation, Published
-from seqkit.pretrained.hub import HUB, INDEX, RUN, fetched, files_of_weights
+from seqkit.pretrained.hub import HUB, INDEX, RUN, SENTENCES, fetched, files_of_weights
 from seqkit.pretrained.rows import Entry, Row, Rows, write
 from seqkit.tokenizers.from_file import FromFile
 
@@ -114,7 +114,7 @@ def kept_files(place: Path) -> dict[str, bytes]:
 def keep_files(place: Path, run: Path) -> None:
     """Copy the settings of the foreign model that a run begins with into its folder. place: as in `kept_files`."""
     for name, content in kept_files(place).items():
-        (run / KEPT).mkdir(exist_ok=True)
+        (run / KEPT / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomic(run / KEPT / name, content)
 
 
@@ -131,6 +131,7 @@ KEPT_FILES = (
     GENERATION,
     "preprocessor_config.json",
     "processor_config.json",
+    *SENTENCES,
 )
 
 
@@ -252,7 +253,7 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config, task)
-    theirs = SavedTensors(folder, family.prefix)
+    theirs = SavedTensors(folder, family.prefix, family.old_names)
     with _understood(config):
         head = family.head(config, task)
         of_head = [
@@ -339,7 +340,7 @@ class SavedTensors(ReadOnAccess):
     tensors that hold NaN or are of no dtype of `DTYPES`.
     """
 
-    def __init__(self, folder: Path, prefix: str):
+    def __init__(self, folder: Path, prefix: str, old_names: Mapping[str, str]):
         self.folder = folder
         digest = hashlib.sha256()
         self._places = {}
@@ -353,7 +354,7 @@ class SavedTensors(ReadOnAccess):
                 )
             for name in names:
                 if not name.endswith(BUFFERS):
-                    self._places[_plain(name, prefix)] = (held, name)
+                    self._places[_plain(name, prefix, old_names)] = (held, name)
         self.sha256 = digest.hexdigest()
 
     def __getitem__(self, name: str) -> Tensor:
@@ -457,9 +458,9 @@ OLD_NAMES = {
 """Suffixes of names in old files: norms from TensorFlow, and convolutions with weight norm before torch 2.0."""
 
 
-def _plain(name: str, prefix: str) -> str:
+def _plain(name: str, prefix: str, old_names: Mapping[str, str]) -> str:
     """A name as present files have it, without the prefix of a model with a head."""
-    for old, new in OLD_NAMES.items():
+    for old, new in {**OLD_NAMES, **old_names}.items():
         if name.endswith(old):
             name = name.removesuffix(old) + new
     return name.removeprefix(prefix)

@@ -127,8 +127,20 @@ def publish(folder, name):
     shutil.copyfile(folder / "scores.npz", PUBLISHED / name / "scores.npz")
 
 
+def is_same(before, now):
+    """Whether a value is what it was, but for new options of the components in a list."""
+    if isinstance(before, list) and isinstance(now, list):
+        return len(before) == len(now) and all(map(is_same, before, now))
+    if isinstance(before, dict) and isinstance(now, dict):
+        return all(is_same(value, now.get(key)) for key, value in before.items())
+    return before == now
+
+
 def changes(results):
-    """Keys of the recipe, or of a default, that are not what they were when the comparison ran, in any candidate."""
+    """Keys of the recipe, or of a default, that are not what they were when the comparison ran, in any candidate.
+
+    An option that is new is no change: its default is what the component did before.
+    """
     settings, found = Settings(**results.settings), set()
     rows = results.candidates
     for variant, row in zip(settings.variants(), rows, strict=True):
@@ -140,8 +152,9 @@ def changes(results):
         }
         keys = [
             key
-            for key in then.keys() | now.keys()
-            if then.get(key) != now.get(key) and key not in SET
+            for key, value in then.items()
+            # a component without options is its name alone
+            if key not in SET and not is_same(value, now.get(f"{key}.type", now.get(key)))
         ]
         # a search sets the widths of all but the reference
         found |= {key for key in keys if row is rows[0] or not key.endswith((".dim", ".ratio"))}

@@ -223,6 +223,7 @@ def test_a_model_of_another_library_is_used_as_its_import_says(capsys, place):
     assert run(use.replace("PATH", "'a fine film'")) == 0
     tune = re.search(r"to fine-tune: seqkit (.+)", line)[1]
     tune = tune.replace("RECIPE", "text/classify --data 'my texts.csv' --data.limit 20")
+    assert "--model.init 'a bert'" in tune
     assert run(f"{tune} --print_config") == 0
 
 

@@ -35,6 +35,7 @@ BART = {
     "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": None,
 }  # fmt: skip
 MARIAN = {**BART, "decoder_vocab_size": VOCAB, "decoder_start_token_id": 1}
+M2M100 = {key: x for key, x in BART.items() if key != "forced_eos_token_id"}
 WHISPER = {
     **{key: x for key, x in BART.items() if key not in ("max_position_embeddings", "forced_eos_token_id")},
     "num_mel_bins": 17, "max_source_positions": 50, "max_target_positions": 41, "decoder_start_token_id": 4,
@@ -54,6 +55,11 @@ MODELS = {
         "ForConditionalGeneration",
         {**BART, "scale_embedding": True, "decoder_start_token_id": 0},
     ),
+    "MBart": ("ForConditionalGeneration", {**BART, "decoder_start_token_id": 4}),
+    "M2M100": ("ForConditionalGeneration", M2M100),
+    "PLBart": ("ForConditionalGeneration", {**BART, "decoder_start_token_id": 0}),
+    "Blenderbot": ("ForConditionalGeneration", {**BART, "decoder_start_token_id": 0}),
+    "UMT5": ("ForConditionalGeneration", T5),
     "Whisper": ("ForConditionalGeneration", WHISPER),
 }
 """Classes and sizes, by the model's name and what is special about it."""
@@ -78,7 +84,7 @@ def _theirs(folder, name):
     model = save(folder, name, sizes, kind, std=0.3)
     with torch.no_grad():
         # files of these have a head of their own, though the class ties it
-        if name in ("T5 v1.1", "MT5"):
+        if name in ("T5 v1.1", "MT5", "UMT5"):
             model.lm_head.weight = nn.Parameter(torch.randn(VOCAB, 24) * 0.3)
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_(std=0.1)
@@ -124,9 +130,10 @@ def given(place, run, name):
 
 
 def targets(lengths):
+    """Without id 1, which does not count in the positions of M2M100."""
     torch.manual_seed(7)
     return TokenBatch.collate(
-        [Tokens(torch.randint(VOCAB, (n,)), torch.arange(float(n))[:, None]) for n in lengths]
+        [Tokens(torch.randint(2, VOCAB, (n,)), torch.arange(float(n))[:, None]) for n in lengths]
     )
 
 
@@ -278,7 +285,10 @@ HERE = {"tie_word_embeddings"}
 
 @pytest.mark.parametrize(
     ("name", "held", "more"),
-    [("Bart", {}, []), ("Marian", {"forced_bos_token_id": 9}, [9]), ("T5", {"forced_bos_token_id": 4}, [4])],
+    [
+        ("Bart", {}, []), ("Marian", {"forced_bos_token_id": 9}, [9]), ("T5", {"forced_bos_token_id": 4}, [4]),
+        ("M2M100", {"forced_bos_token_id": 7}, [7]), ("MBart", {"forced_bos_token_id": 7}, [7]),
+    ],
 )  # fmt: skip
 def test_the_id_that_a_file_forces_is_written_first_and_no_other(tmp_path, name, held, more):
     theirs, folder = theirs_of(tmp_path, name)

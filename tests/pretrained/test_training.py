@@ -89,3 +89,26 @@ def test_a_recipe_that_names_the_folder_gets_what_it_leaves_out(tmp_path, table)
         "text/classify", None, {"data": str(table), "model.init": str(tmp_path / "bert")}
     )
     assert config["model"]["backbone"] == by_override["model"]["backbone"]
+
+
+@pytest.mark.parametrize(
+    ("given", "rate"),
+    [
+        ({}, 5e-5),
+        ({"trainer.fine_tuning": "LoRA"}, 1e-3),
+        ({"trainer.fine_tuning": {"type": "Freeze", "parts": ["embedder"]}}, 1e-3),
+        ({"trainer.fine_tuning": None}, 5e-5),
+        ({"optimizer": "AdamW", "optimizer.layer_decay": 0.8}, 5e-5),
+        ({"optimizer.lr": 0.01}, 0.01),
+    ],
+)
+@pytest.mark.parametrize("recipe", ["text/classify", "own/classify"])
+def test_trained_weights_get_a_learning_rate_that_keeps_them(tmp_path, table, recipe, given, rate):
+    """The recipes begin with random weights, for which their rates are 40 times as high or more."""
+    saved(tmp_path / "bert", "Bert", BERT)
+    config = complete(
+        recipe, None, {"data": str(table), "model.init": str(tmp_path / "bert"), **given}
+    )
+    assert config["optimizer"]["type"] == "AdamW"
+    assert config["optimizer"]["lr"] == rate
+    assert config["trainer"]["min_steps"] == 100

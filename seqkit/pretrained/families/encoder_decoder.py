@@ -77,9 +77,10 @@ def lacks_decoder(config: ConfigFile) -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """Layers of one model type. dim, depth, num_heads, inner, dropout: by default.
+    """Layers of one model type. dim, depth, num_heads, inner, dropout, attention_dropout, activation: by default.
 
-    is_pre_norm: whether norms stand before attention and MLP, and one at the end. has_key_bias: whether keys have one.
+    encoder_depth: of the encoder by default; None: depth. is_pre_norm: whether norms stand before attention and MLP,
+    and one at the end. has_key_bias: whether keys have one.
     """
 
     dim: int = 1024
@@ -87,6 +88,9 @@ class Kind:
     num_heads: int = 16
     inner: int = 4096
     dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation: str = "gelu"
+    encoder_depth: int | None = None
     is_pre_norm: bool = False
     has_key_bias: bool = True
 
@@ -104,10 +108,11 @@ class Kind:
         is_decoder = side == "decoder"
         mlp = {
             "ratio": config.size(f"{side}_ffn_dim", self.inner) / dim,
-            "activation": config.one_of("activation_function", ACTIVATIONS, "gelu"),
+            "activation": config.one_of("activation_function", ACTIVATIONS, self.activation),
         }
         kind = "PreNormBlock" if self.is_pre_norm else "PostNormBlock"
-        layer = block(kind, LAYER_NORM, mlp, config.number("attention_dropout", 0.0))
+        weights = config.number("attention_dropout", self.attention_dropout)
+        layer = block(kind, LAYER_NORM, mlp, weights)
         return {
             "type": "Transformer",
             "dim": dim,
@@ -120,7 +125,8 @@ class Kind:
         }
 
     def _depth(self, config: ConfigFile, side: str) -> int:
-        return depth_of(config, f"{side}_layers", self.depth)
+        depth = self.encoder_depth if side == "encoder" else None
+        return depth_of(config, f"{side}_layers", depth or self.depth)
 
     def rows(self, config: ConfigFile, side: str, ours: str) -> Rows:
         """Rows of a side. ours: what our names begin with."""
