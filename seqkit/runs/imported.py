@@ -55,8 +55,11 @@ def import_model(place: Path, out: Path, source: str) -> Summary:
     made = built.model["objective"]
     for tokenizer in (built.tokenizer, getattr(made, "target", None)):
         foreign.check_vocabulary(tokenizer)
-    if state:
-        made.load_state(state)
+    try:
+        if state:
+            made.load_state(state)
+    except ValueError as error:
+        raise DataError(f"{place / foreign.NAME}: {error}") from error
     model = build_model(built, built.tokenizer.spec)
     weights, left_out, digest = foreign.weights(place, task)
     dense = dense_weights(place)

@@ -197,6 +197,12 @@ def _ids(config, n):
 SPECIAL = ("pad", "eos", "bos", "cls", "sep", "decoder_start")
 
 
+def waves():
+    """Noises of several lengths."""
+    rng = np.random.default_rng(5)
+    return [rng.standard_normal(299 * n).astype(np.float32) / 3 for n in LENGTHS]
+
+
 def _raws(config):
     """Raw examples of several lengths, of what the model reads."""
     rng = np.random.default_rng(5)
@@ -212,8 +218,7 @@ def _raws(config):
         return [{"text": text, "image": one} for text, one in zip(texts, pictures)]
     if processor_of(config) is None:
         return texts
-    noises = [rng.standard_normal(299 * n).astype(np.float32) / 3 for n in LENGTHS]
-    return [Waveform(noise, RATE) for noise in noises]
+    return [Waveform(noise, RATE) for noise in waves()]
 
 
 def _inputs(config, raw, tokenizer):
