@@ -345,6 +345,7 @@ def test_layers_of_cross_attention_start_as_parts_of_one(settings):
         ).equal(rows)
 
 
+@pytest.mark.slow
 def test_a_transformer_with_a_gated_bias_keeps_the_laws():
     block = partial(PreNormBlock, attention=partial(MultiHeadAttention, gated_bias=True))
 
