@@ -147,7 +147,9 @@ class BiasGate(nn.Module):
         a, b = sums.sigmoid()
         scale = rearrange(self.scale, "h -> h 1")
         factor = rearrange(2 + a * (b * scale - 1), "b h n -> b h n 1")
-        return torch.where(bias == -torch.inf, bias, bias * factor)
+        # not through -inf, which would make the gradient of the factor NaN
+        masked = bias == -torch.inf
+        return (bias.masked_fill(masked, 0.0) * factor).masked_fill(masked, -torch.inf)
 
 
 class MultiHeadAttention(Mixer):

@@ -144,12 +144,13 @@ def _image_size(found: Settings) -> list[int] | None:
 
 def _model(config: ConfigFile) -> Settings:
     config.must_be(3, "num_channels")
-    config.must_be(True, "qkv_bias")
     config.must_be(0.0, "drop_path_rate")
     norm = layer_norm(config, _kind(config).eps)
     dropout = config.number("hidden_dropout_prob", 0.0)
     of_weights = "attention_dropout" if _is_dinov3(config) else "attention_probs_dropout_prob"
     layer = block("PreNormBlock", norm, _mlp(config), config.number(of_weights, 0.0))
+    bias = config.flag("query_bias" if _is_dinov3(config) else "qkv_bias", True)
+    layer["attention"] |= {"bias": bias, "out_bias": config.flag("proj_bias", True)}
     backbone = {
         "type": "Transformer",
         "dim": _dim(config),
@@ -165,10 +166,8 @@ def _model(config: ConfigFile) -> Settings:
         registers = _prefix(config).get("register_tokens", 0)
         position = {**learned(_num_positions(config)), "num_registers": registers}
         return {"position": position, "dropout": dropout, "backbone": backbone}
-    bias = config.flag("query_bias", True)
-    if config.flag("value_bias", True) != bias:
-        raise config.refused("value_bias", "what query_bias is")
-    layer["attention"] |= {"bias": bias, "out_bias": config.flag("proj_bias", True)}
+    if config.flag("value_bias", True) != bias or config.flag("key_bias", False) > bias:
+        raise config.refused("query_bias", "what value_bias is, and true where key_bias is")
     backbone["position"] = {
         "type": "Rotary",
         "base": config.positive("rope_theta", 100.0),
