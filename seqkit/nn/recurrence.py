@@ -284,7 +284,9 @@ def scan_tokens(
         state, output = step(state, token)
         return state, output.clone()  # torch refuses a state that is an output, too
 
-    last, outputs = scan(apart, state, tuple(x.movedim(dim, 0) for x in inputs))
+    # strides of a token that depend on how many there are would fix their number
+    by_token = tuple(x.movedim(dim, 0).contiguous() for x in inputs)
+    last, outputs = scan(apart, state, by_token)
     return outputs.movedim(0, dim), last
 
 

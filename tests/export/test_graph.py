@@ -40,17 +40,17 @@ def of(name, causal):
     return find("backbone", name).load()(DIM, causal=causal, **settings)
 
 
-def mixed(mixer, causal, **settings):
+def mixed(mixer, causal, num_heads=3, **settings):
     """A Transformer whose layer is that mixer."""
-    return Transformer(DIM, 1, num_heads=3, causal=causal, mixer=partial(mixer, **settings))
+    return Transformer(DIM, 1, num_heads=num_heads, causal=causal, mixer=partial(mixer, **settings))
 
 
-def attending(causal, mlp=MLP, depth=1, position=None, **settings):
+def attending(causal, mlp=MLP, depth=1, position=None, num_heads=3, **settings):
     attention = partial(MultiHeadAttention, **settings)
     return Transformer(
         DIM,
         depth,
-        num_heads=3,
+        num_heads=num_heads,
         causal=causal,
         block=partial(PreNormBlock, attention=attention, mlp=mlp),
         position=position,
@@ -83,11 +83,14 @@ SPECIAL = {
         "text",
     ),
     "heads that share keys": (
-        partial(attending, mechanism=partial(TopKAttention, k=2), num_kv_heads=1),
+        partial(attending, num_heads=6, mechanism=partial(TopKAttention, k=2), num_kv_heads=2),
         "text",
     ),
     "value heads that share keys": (partial(mixed, GatedDeltaNet, num_value_heads=6), "text"),
-    "states of groups": (partial(mixed, Mamba2Mixer, num_groups=3, num_states=5), "text"),
+    "states of groups": (
+        partial(mixed, Mamba2Mixer, num_heads=6, num_groups=2, num_states=5),
+        "text",
+    ),
     "two directions": (partial(mixed, MLSTM), "sound"),
 }
 """Builders of models with settings that test_table.py leaves as they are, and the tokens of each."""

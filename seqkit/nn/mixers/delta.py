@@ -131,6 +131,8 @@ class GatedDeltaNet(StateMixer):
 
     def _by_head(self, x: Tensor) -> Tensor:
         """Queries or keys [b hr n c] of length 1, from [b n hc]."""
-        x = rearrange(x, "b n (h c) -> b h n c", c=self.head_dim)
+        x = rearrange(x, "b n (h c) -> b n h c", c=self.head_dim)
         x = x * torch.rsqrt(x.square().sum(dim=-1, keepdim=True) + 1e-6)
-        return repeat(x, "b h n c -> b (h r) n c", r=self.widths[-1] // self.num_heads)
+        # before the axes change places: else its strides fix the length of an exported graph
+        x = repeat(x, "b n h c -> b n (h r) c", r=self.widths[-1] // self.num_heads)
+        return rearrange(x, "b n h c -> b h n c")

@@ -162,6 +162,8 @@ class Mamba2Mixer(StateMixer):
 
     def _by_head(self, x: Tensor) -> Tensor:
         """B or C [b gr n s] from [b n gs]."""
-        return repeat(
-            x, "b n (g s) -> b (g r) n s", g=self.num_groups, r=self.num_heads // self.num_groups
+        # before the axes change places: else its strides fix the length of an exported graph
+        x = repeat(
+            x, "b n (g s) -> b n (g r) s", g=self.num_groups, r=self.num_heads // self.num_groups
         )
+        return rearrange(x, "b n h s -> b h n s")
