@@ -125,6 +125,31 @@ def test_both_write_the_same_tokens(tmp_path, name):
     )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALIKE)
+def test_packed_texts_and_a_text_in_parts_are_those_of_each_alone(tmp_path, name):
+    theirs = doubled(saved(tmp_path, name, DECODERS[name], own_class(name)))
+    ours = begun(tmp_path, "text/char-lm").model.double()
+    batch = texts([11, 5])
+    with torch.no_grad():
+        right = alone(theirs, batch)[batch.valid]
+        packed = TokenBatch(
+            batch.content[batch.valid][None],
+            batch.positions[batch.valid][None],
+            torch.ones(1, 16, dtype=torch.bool),
+            segments=torch.tensor([[0] * 11 + [1] * 5]),
+        )
+        assert_equal(ours(packed)[0], right)
+        cache, found = ours.backbone.init_cache(11), []
+        for start, end in ((0, 6), (6, 7), (7, 11)):
+            columns = torch.arange(start, end).float()[:, None]
+            embedded = ours.embed(
+                TokenBatch.collate([Tokens(batch.content[0, start:end], columns)])
+            )
+            found.append(ours.head(ours.backbone(embedded, cache), embedded)[0])
+        assert_equal(torch.cat(found), right[:11])
+
+
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.parametrize("name", ENCODERS)
 def test_logits_of_an_encoder_and_the_same_bytes_back(tmp_path, name, kind):
