@@ -178,7 +178,7 @@ def test_one_command_fine_tunes_a_model_and_keeps_what_it_knows(tmp_path, make, 
     if method == "Freeze":
         assert max(changes.values()) == 0
     else:
-        # about 100 steps of 0.00005, or low-rank ones; a recipe's own rate would change them by more than their size
-        assert 0 < max(in_blocks) < 0.3, changes
+        # about 100 steps of 0.00005, or of low-rank changes; a recipe's own rate would leave little of the weights
+        assert 0 < max(in_blocks) < (0.3 if method is None else 1.0), changes
     if method == "LoRA":
         assert max(x for name, x in changes.items() if ".blocks." not in name) == 0
