@@ -85,7 +85,7 @@ def save(folder, model, **how):
     model.save_pretrained(folder, **how)
     kind = model.config.model_type
     vocab_size = getattr(model.config.get_text_config(), "vocab_size", None)
-    if kind.startswith(("clip", "siglip")):
+    if kind.startswith(PAIRED):
         paired_models.tokenizer_of(kind).save_pretrained(folder)
     elif vocab_size and kind not in ("wav2vec2", "hubert"):
         words(vocab_size).save(str(folder / "tokenizer.json"))
@@ -119,7 +119,7 @@ def processor_of(config):
     size = {"height": images.image_size, "width": images.image_size}
     if config.model_type.startswith("siglip"):
         return transformers.SiglipImageProcessor(size=size)
-    if config.model_type.startswith("clip"):
+    if config.model_type.startswith(("clip", "metaclip")):
         own = {"size": {"shortest_edge": images.image_size}, "crop_size": size}
         return transformers.CLIPImageProcessor(**own)
     return transformers.ViTImageProcessor(size=size)
@@ -159,7 +159,9 @@ class Asked:
         if self.is_of_pairs:
             names = ("text_embeds", "image_embeds", "pooler_output")
             return next(out[name][0] for name in names if name in out)
-        return out.logits[0] if "logits" in out else out.last_hidden_state[0]
+        if self.run.summary["objective"] == "Features":
+            return out.last_hidden_state[0]
+        return out.logits[0]
 
     @property
     def is_of_pairs(self):
@@ -167,7 +169,7 @@ class Asked:
         return self.theirs.config.model_type.startswith(PAIRED)
 
 
-PAIRED = ("clip", "siglip")
+PAIRED = ("clip", "metaclip", "siglip")
 
 
 def asked(place, model):
@@ -183,6 +185,9 @@ def asked(place, model):
         batch = TokenBatch.collate(targets).replace(source=batch)
         inputs = [{**own, "decoder_input_ids": x[None]} for own, x in zip(inputs, texts)]
     run.model.double()
+    is_of_pairs = model.config.model_type.startswith(PAIRED)
+    if run.summary["objective"] == "Features" and not is_of_pairs:  # its head is not read
+        model = getattr(model, model.base_model_prefix, model)
     return Asked(doubled(model), run, batch, inputs)
 
 
@@ -234,4 +239,8 @@ def _inputs(config, raw, tokenizer):
     else:
         given = processor(raw, return_tensors="pt")
     name = processor.model_input_names[0]
-    return {name: given[name].double()}
+    found = {name: given[name].double()}
+    if config.model_type == "vit_mae":  # its patches are in the order of noise
+        num_patches = (config.image_size // config.patch_size) ** 2
+        found["noise"] = torch.arange(float(num_patches))[None]
+    return found

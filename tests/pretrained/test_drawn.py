@@ -34,6 +34,8 @@ NOT_DRAWN = {
     "model_type", "architectures", "transformers_version", "dtype", "id2label", "label2id", "num_labels",
     "problem_type", "_name_or_path", "return_dict", "output_hidden_states", "output_attentions", "use_cache",
     "text_config", "vision_config", "is_encoder_decoder", "vocab_size",
+    # patches that a masked autoencoder hides in training
+    "mask_ratio",
 }  # fmt: skip
 WORDS = {
     "feat_extract_norm": ["group", "layer"],
