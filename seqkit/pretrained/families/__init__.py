@@ -10,7 +10,6 @@ from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.audio import WAVES
 from seqkit.pretrained.families.bart import BARTS
 from seqkit.pretrained.families.deberta import DEBERTA
-from seqkit.pretrained.families.decoder_kinds import KINDS
 from seqkit.pretrained.families.encoders import ENCODERS
 from seqkit.pretrained.families.hybrids import HYBRIDS
 from seqkit.pretrained.families.llama import DECODERS
