@@ -65,7 +65,7 @@ def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> tuple[Mapping[str, 
     }
     if given is not None:
         trainer = config.get("trainer")
-        if isinstance(trainer, Mapping) and "min_steps" in trainer:
+        if isinstance(trainer, Mapping) and trainer.get("min_steps") is not None:
             config = {**config, "trainer": {**trainer, "min_steps": MIN_STEPS}}
         keeps = _last(pairs, "trainer.fine_tuning", "trainer.fine_tuning.type") is not None
         return {

@@ -374,7 +374,7 @@ def test_files_of_old_names_and_without_a_head_say_the_same(tmp_path):
         ("Bart", "generation_config", {"decoder_start_token_id": "<s>"}, "decoder_start_token_id is '<s>'"),
         ("T5", "config", {"feed_forward_proj": "gated-maxout"}, "feed_forward_proj is 'gated-maxout'"),
         ("Whisper", "generation_config", {"lang_to_id": {"<|en|>": "x"}}, "a transcript begins with"),
-        ("Bart", "config", {"max_position_embeddings": 1}, "longest is 0"),
+        ("Bart", "config", {"max_position_embeddings": 1}, "its weights and its config.json disagree"),
         ("Whisper", "config", {"max_source_positions": 51}, "multiple of 50"),
     ],
 )  # fmt: skip
