@@ -152,7 +152,7 @@ def _ranked_row(results: Results, row: Row, rank: int) -> list[Cell]:
     small = f"width {row.width}, depth {row.depth or DASH}" if row.width else ""
     style = "best" if rank == 1 and is_best(results, row) else ""
     place = Cell(DASH if row.broken else str(rank))
-    for is_so, word in ((untrained(row, metric), "untrained"), (row.broken, "breaks a law")):
+    for is_so, word in ((untrained(row, metric), "near chance"), (row.broken, "breaks a law")):
         if is_so:
             small = f"{word}, {small}".removesuffix(", ")
     value = Cell(metric.mean(row.mean, row.std), metric.interval(row.interval))

@@ -185,9 +185,11 @@ def index():
     for path in sorted(PUBLISHED.glob("*/results.json")):
         name, results = path.parent.name, read_results(path)
         answer, keys = answers(results), changes(results)
-        told = " ".join([f"{answer.text.partition('. ')[0].removesuffix('.')}.", *answer.doubts])
+        first = f"{answer.text.partition('. ')[0].removesuffix('.')}."
+        even = [one for one in answer.others if "is not shown to be" in one]
+        told = " ".join([first, *even, *answer.doubts])
         commit = results.commands[0].removeprefix(CHECKOUT)
-        hours = f"{results.run_minutes / 60:.1f} hours of one core"
+        hours = f"{results.run_minutes / 60:.1f} hours, summed over parallel runs"
         cells = [
             f"[{name}]({name}/)",
             told,
@@ -218,6 +220,8 @@ def write_table():
     columns = [f"[{name}](docs/comparisons/{name}/)" for name in found]
     units = [f"{results.metric.title}" for results in found.values()]
     rows = [["", *columns], ["---"] * (1 + len(columns)), ["", *units]]
+    best = [constant_of(results) for results in found.values()]
+    rows.append(["the best constant", *best])
     for name in NAMES:
         rows.append([f"`{name}`", *(shown(results, name) for results in found.values())])
     put(ROOT / "README.md", [cells for cells in rows if set(cells[1:]) != {"–"}])
@@ -251,6 +255,12 @@ def write_lengths(name="screen-parity"):
             means = [100 * (right.sum(1) / asked.sum(1)).mean() for right, asked in parts]
             rows.append([f"`{row.name}`", *(f"{one:.1f}" for one in means)])
     put(ROOT / "docs" / "mechanisms.md", rows)
+
+
+def constant_of(results):
+    """The best constant prediction."""
+    known = [row.constant for row in results.candidates if row.constant is not None]
+    return results.metric.number(known[0]) if known else "–"
 
 
 def shown(results, name):

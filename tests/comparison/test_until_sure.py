@@ -203,7 +203,7 @@ def test_a_reference_that_never_left_chance_is_called_so(four):
         replace(row, constant=row.mean) if row.name == "LSTM" else row for row in results.candidates
     ]
     told = answers(replace(results, candidates=rows)).text
-    assert told.startswith("Against LSTM (untrained), by a margin of 1 percentage point, ")
+    assert told.startswith("Against LSTM (near chance), by a margin of 1 percentage point, ")
 
 
 def test_results_are_the_same_when_they_are_read_again(four):
