@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -18,7 +18,6 @@ from seqkit.errors import UsageError, one_line
 
 if TYPE_CHECKING:
     from seqkit.comparison.settings import Settings
-    from seqkit.comparison.stages import Plan
     from seqkit.comparison.types import Results
 
 DEFAULT_BACKBONES = ("Transformer", "LSTM", "GRU", "TCN", "S4D", "Mamba")
@@ -58,7 +57,7 @@ def run(args: Namespace) -> int:
     complete(args.what[0], args.preset, args.overrides)
     from seqkit.comparison.compare import check_jobs, check_whole, default_folder, make_plan
     from seqkit.comparison.compare import compare as carry_out
-    from seqkit.report.comparison import plan_table
+    from seqkit.report.comparison import number_of_runs, plan_table
     from seqkit.report.table import print_table
 
     check_jobs(args.jobs)
@@ -174,14 +173,6 @@ def _asked(args: Namespace) -> dict[str, Any]:
         "overrides": list(args.overrides),
         "plugins": plugins,
     }
-
-
-def number_of_runs(plans: Collection[Plan]) -> str:
-    """How many runs they are, in words."""
-    number = sum(plan.num_cells for plan in plans)
-    if any(plan.settings.until_sure is not None for plan in plans):
-        return f"up to {number} runs, as seeds end where they decide (tuning may add some)"
-    return f"{number} runs or more"
 
 
 def _finish(folder: Path, results: Results) -> int:

@@ -65,11 +65,10 @@ def strategy(args: Namespace, published: Published | None = None) -> Sampling | 
 def run(args: Namespace) -> int:
     """Print what a run generates; a single sampled text comes piece by piece."""
     strategy(args)  # refuses options before a model is loaded
-    from seqkit.generation.prompts_to_text import published_with
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run, args.device, args.dtype)
-    chosen = strategy(args, published_with(trained))
+    chosen = strategy(args, trained.published)
     if not args.prompt and not _continues_text(trained):
         raise UsageError("this run needs a beginning or a source; give it: --prompt TEXT or FILE")
     named = [pair for given in args.prompt or ["\n"] for pair in beginnings(trained, given)]

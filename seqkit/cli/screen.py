@@ -21,9 +21,8 @@ PAGE = {"report.html", "results.csv", "results.md"}
 
 def run_screen(tasks: Mapping[str, Settings], out: Path | None, jobs: int, *, dry: bool) -> int:
     """Print the candidates, run the tasks, print the table and where the page is. 1 where a task has no result."""
-    from seqkit.cli.compare import number_of_runs
     from seqkit.comparison.compare import check_jobs, make_plan
-    from seqkit.report.comparison import plan_table
+    from seqkit.report.comparison import number_of_runs, plan_table
     from seqkit.report.screen import LIMITS, overview
     from seqkit.report.sentences import trial_sentence
     from seqkit.report.table import Cell, Table, print_table

@@ -17,9 +17,6 @@ from seqkit.generation.decode import Suppressed
 from seqkit.generation.sampling import Sampling
 from seqkit.generation.stream import generate, stream
 from seqkit.interfaces import IGNORE, TokenBatch
-from seqkit.pretrained.folder import published
-from seqkit.pretrained.generation_config import Published
-from seqkit.tokenizers.from_file import FromFile
 
 if TYPE_CHECKING:
     from seqkit.objectives.seq2seq import Seq2Seq
@@ -43,14 +40,14 @@ def stream_text(
     """Yield the text that a trained model generates, piece by piece as it can be decoded.
 
     prompt: the text that a language model continues, or the raw source of a sequence-to-sequence model (`Seq2Seq`).
-    max_new_tokens: None: what the model was published with (`published_with`), the longest training label, or
+    max_new_tokens: None: what the model was published with (`TrainedModel.published`), the longest training label, or
     MAX_NEW_TOKENS. sampling: None: what it was published with, or `Sampling()`.
     stop: strings before which the text ends. Raises DataError if the prompt cannot be encoded; ValueError if the run
     generates no text.
     """
     request = _Request.of(trained, [prompt], max_new_tokens)
     if sampling is None:
-        sampling = Sampling(**published_with(trained).sampling)
+        sampling = Sampling(**trained.published.sampling)
     for pieces in _pieces(trained, request, sampling, stop):
         if pieces[0]:
             yield pieces[0]
@@ -70,7 +67,7 @@ def generate_texts(
     """
     request = _Request.of(trained, prompts, max_new_tokens)
     if strategy is None:
-        strategy = published_with(trained).strategy()
+        strategy = trained.published.strategy()
     if not isinstance(strategy, BeamSearch):
         pieces = list(_pieces(trained, request, strategy, stop))
         return ["".join(texts) for texts in zip(*pieces)]
@@ -93,18 +90,6 @@ def generate_texts(
     return texts
 
 
-def published_with(trained: TrainedModel) -> Published:
-    """How the model that a run began with was published to write; empty where ids mean something else by now.
-
-    Raises DataError if its file is damaged.
-    """
-    objective: Any = trained.objective
-    tokenizer = getattr(objective, "target", None) or trained.tokenizer
-    if not isinstance(tokenizer, FromFile):
-        return Published()
-    return published(trained.folder).of_ids_below(tokenizer.vocab_size)
-
-
 @dataclass(frozen=True)
 class _Request:
     """Raw prompts as model input, and how the generated ids become text.
@@ -124,7 +109,7 @@ class _Request:
     def of(cls, trained: TrainedModel, raws: Sequence[Any], max_new_tokens: int | None) -> _Request:
         """The request for raw prompts, or sources. Raises ValueError if the run generates no text."""
         tokenizer: Any = trained.tokenizer
-        published = published_with(trained)
+        published = trained.published
         if max_new_tokens is None:
             max_new_tokens = published.max_new_tokens
         if trained.objective.target_spec is not None:

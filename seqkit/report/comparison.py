@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -200,6 +200,14 @@ def values_are(results: Results) -> str:
     if weights == {"best"}:
         found += ", each run with its best weights on validation data"
     return found
+
+
+def number_of_runs(plans: Collection[Plan]) -> str:
+    """How many runs they are, in words."""
+    number = sum(plan.num_cells for plan in plans)
+    if any(plan.settings.until_sure is not None for plan in plans):
+        return f"up to {number} runs, as seeds end where they decide (tuning may add some)"
+    return f"{number} runs or more"
 
 
 def plan_table(plan: Plan) -> Table:

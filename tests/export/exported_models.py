@@ -19,6 +19,7 @@ from seqkit.model import Model
 from seqkit.nn.attention.multi_head import MultiHeadAttention
 from seqkit.nn.block import PreNormBlock
 from seqkit.nn.position.bias import T5Bias
+from seqkit.nn.position.disentangled import DisentangledPosition
 from seqkit.objectives import Classify, Contrastive, NextToken, Seq2Seq
 from seqkit.registry import components, find
 from seqkit.tokenizers import Bytes
@@ -90,7 +91,9 @@ def position(cls, axes):
 
 
 def relative_position(cls):
-    return T5Bias(HEADS, num_buckets=8, max_distance=9) if cls is T5Bias else cls()
+    if cls is T5Bias:
+        return T5Bias(HEADS, num_buckets=8, max_distance=9)
+    return cls(DIM, num_buckets=8, max_distance=9) if cls is DisentangledPosition else cls()
 
 
 KINDS = ("backbone", "mixer", "mechanism", "mlp", "block", "position", "relative_position")

@@ -29,6 +29,13 @@ LENGTHS = (11, 17, 6)
 RATE = 16_000
 
 
+FAST = (
+    "bert", "deberta-v2", "modernbert", "llama", "gpt2", "gemma3_text", "gpt_oss", "mamba2", "falcon_h1", "qwen3_next",
+    "t5", "whisper", "vit", "wavlm", "clip",
+)  # fmt: skip
+"""One type of each family; the others are slow."""
+
+
 def small_models():
     """Names of classes with small settings by type: a list of the rows that the tables have of it."""
     rows = []

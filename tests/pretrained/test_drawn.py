@@ -18,7 +18,7 @@ import transformers
 
 if __name__ == "__main__":
     sys.path[:0] = ["tests", "tests/parity"]
-from every_type import asked, model_of, save, small_models
+from every_type import FAST, asked, model_of, save, small_models
 from foreign_models import VOCAB, words_of
 from transformers.activations import ACT2FN
 
@@ -162,15 +162,19 @@ def outcome(place, name, given, *, dtype=torch.float32, **how):
     return "equal"
 
 
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_every_type_has_small_settings(kind):
+    assert small_models()[kind], f"add a row of {kind} to a table that every_type.py reads"
+
+
 @pytest.mark.parametrize(
     "draw", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 20))]
 )
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(x, marks=() if x in FAST else pytest.mark.slow) for x in FAMILIES]
+)
 def test_drawn_settings_are_computed_as_theirs_or_refused(tmp_path, kind, draw):
     rows = small_models()[kind]
-    assert rows, (
-        f"{kind} has no small settings; add a row of it to a table that every_type.py reads"
-    )
     rng = random.Random(f"{kind} {draw}")
     how = {"dtype": rng.choice(DTYPES), "max_shard_size": rng.choice(["9KB", "1GB"])}
     for i in range(9):  # until their library takes what is drawn

@@ -11,7 +11,7 @@ from parity import doubled
 from seqkit.cli.main import main
 from seqkit.errors import DataError
 from seqkit.generation import BeamSearch, Sampling
-from seqkit.generation.prompts_to_text import generate_texts, published_with, stream_text
+from seqkit.generation.prompts_to_text import generate_texts, stream_text
 from seqkit.pretrained.folder import settings
 from seqkit.runs.imported import import_model
 from seqkit.runs.trained_model import load_one
@@ -102,12 +102,12 @@ def test_the_command_writes_as_published_and_flags_come_first(tmp_path, capsys):
 )
 def test_settings_are_read_as_their_library_means_them(tmp_path, keys, right):
     _, run = imported(tmp_path, **keys)
-    assert published_with(run).strategy() == right
+    assert run.published.strategy() == right
 
 
 def test_ids_of_no_token_end_nothing(tmp_path):
     _, run = imported(tmp_path, eos_token_id=[50_256, 3], suppress_tokens=[50_257])
-    found = published_with(run)
+    found = run.published
     assert (found.stop, found.never) == ((3,), ())
     assert list(stream_text(run, PROMPT, 2))
 
@@ -117,11 +117,11 @@ def test_ids_of_another_tokenizer_mean_nothing(tmp_path):
     (tmp_path / "notes.txt").write_text("so much for that. " * 90)
     given = {"model.init": str(tmp_path / "theirs"), "data": str(tmp_path / "notes.txt")}
     run = short_run("text/char-lm", {**given, "tokenizer": "Bytes"}, tmp_path / "run")
-    assert published_with(run).stop == ()
+    assert run.published.stop == ()
     text = " ".join(f"w{i % 29}" for i in range(900))
     (tmp_path / "notes.txt").write_text(text)
     run = short_run("text/char-lm", {**given, "data.window": 16}, tmp_path / "other")
-    assert published_with(run).stop == (3,)
+    assert run.published.stop == (3,)
 
 
 @pytest.mark.parametrize(

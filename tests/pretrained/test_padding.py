@@ -6,7 +6,7 @@ refused; a cache has it inside, where prompts of unlike lengths come in parts.
 
 import pytest
 import torch
-from every_type import asked, model_of, save, small_models
+from every_type import FAST, asked, model_of, save, small_models
 from parity import SLACK
 
 from seqkit.generation import BeamSearch, generate
@@ -35,12 +35,8 @@ class Imported(EmbeddedBackbone):
         self.double().eval()
 
 
-NO_GRADIENTS = pytest.mark.xfail(strict=True, reason="gradients of a padded batch are not finite")
-"""Of WavLM, whose hidden states are right."""
-
-
 @pytest.fixture(
-    params=[pytest.param(kind, marks=NO_GRADIENTS if kind == "wavlm" else ()) for kind in FAMILIES]
+    params=[pytest.param(kind, marks=() if kind in FAST else pytest.mark.slow) for kind in FAMILIES]
 )
 def both(request, tmp_path):
     """Both models of the first row of a type, and examples."""

@@ -125,7 +125,7 @@ MUST_NOT = (
     "slow_but_exact",
     "_remove_final_layer_norm",
 )
-"""What a model must have, and must not, to be computed."""
+"""Settings that a model must have, and must not have, to be computed."""
 
 
 def _one_if_alike(values: list[Any]) -> Any:

@@ -363,7 +363,7 @@ LEFT_OUT = ("pooler.", "classifier.", "decoder.", "distillation_classifier.", "c
 # classes of DINOv2 also see the mean of the patches
 PREFIXES = {"vit_msn": "vit", "vit_mae": "vit", "dinov3_vit": "model"}
 POOLS = {"vit": "first", "vit_msn": "first", "deit": "first", "ijepa": "mean"}
-"""What a classifier of theirs pools, of types that have one that seqkit has."""
+"""How a classifier of theirs pools, of types that have one that seqkit has."""
 VISION: dict[str, Family] = {
     kind: Family(
         _model,
