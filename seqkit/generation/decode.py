@@ -106,7 +106,9 @@ class Decoding(ABC):
 
         Looked at once on a device that would have to wait for it.
         """
-        logits = self.next_logits()
+        return self._checked(self.next_logits())
+
+    def _checked(self, logits: Tensor) -> Tensor:
         if logits.device.type == "cpu" or self.new_ids.shape[1] == 0:
             largest = logits.amax(dim=-1)
             if not largest.isfinite().all():
@@ -226,18 +228,32 @@ class DecodingState(Decoding):
         return seen
 
     def next_logits(self) -> Tensor:
+        return self._without_never(self._all_logits())
+
+    def log_probabilities(self) -> Tensor:
+        """Of the next token of each sequence [b v], among all ids; -inf: not generated.
+
+        As in transformers, whose beams add up what a model gives each id, and not its share among those that are left.
+        Raises DataError as `checked_logits`.
+        """
+        logits = self._checked(self._all_logits())
+        return self._without_never(logits.float().log_softmax(dim=-1))
+
+    def _all_logits(self) -> Tensor:
         # most steps are a decoder's, so these go no other way
         if (
             self._cache is self._taken is not None
             and self._taken.num_tokens != self._context_length
         ):
-            logits = cast(Step, self._decoder)(self.new_ids[:, -1], self._taken)
-        else:
-            logits = super().next_logits()
+            return cast(Step, self._decoder)(self.new_ids[:, -1], self._taken)
+        return super().next_logits()
+
+    def _without_never(self, scores: Tensor) -> Tensor:
+        """Logits or log-probabilities, -inf for ids that are not generated."""
         never = self._never if self.new_ids.shape[1] else self._never_first
         if len(never):
-            return logits.index_fill(-1, never, -torch.inf)
-        return logits
+            return scores.index_fill(-1, never, -torch.inf)
+        return scores
 
     def _sequences(self) -> list[Tensor]:
         return [

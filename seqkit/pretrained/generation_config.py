@@ -36,7 +36,7 @@ NOT_READ: dict[str, tuple[Any, ...]] = {
     "min_new_tokens": (0,),
     "max_length": (20,),
     "forced_eos_token_id": (),
-    "early_stopping": (False, "never"),
+    "early_stopping": ("never",),
     "typical_p": (1,),
     "epsilon_cutoff": (0,),
     "eta_cutoff": (0,),
@@ -191,7 +191,9 @@ class Generation:
         if self._searches:
             names.remove("length_penalty")
             names.append("repetition_penalty")
-        elif self.get("num_beams") not in (None, 1):
+        else:
+            names.remove("early_stopping")
+        if not self._searches and self.get("num_beams") not in (None, 1):
             names.append("num_beams")
         unread = [
             f"{name}={value}"

@@ -52,6 +52,9 @@ def written(theirs, **keys):
         {"suppress_tokens": [*range(20)]},
         {"begin_suppress_tokens": [*range(1, VOCAB)], "bad_words_ids": [[4], [9]]},
         {"num_beams": 3},
+        {"num_beams": 4, "suppress_tokens": [*range(0, 12, 2)], "early_stopping": "never"},
+        {"num_beams": 4, "bad_words_ids": [[5], [7], [8], [20]], "early_stopping": "never"},
+        {"num_beams": 4, "begin_suppress_tokens": [*range(9)], "early_stopping": "never"},
         {"num_beams": 4, "length_penalty": 2.5, "early_stopping": "never"},
     ],
 )
@@ -130,6 +133,7 @@ def test_ids_of_another_tokenizer_mean_nothing(tmp_path):
         ({"no_repeat_ngram_size": 3, "do_sample": True}, "no_repeat_ngram_size=3"),
         ({"num_beams": 4, "do_sample": True}, "num_beams=4"),
         ({"num_beams": 4, "early_stopping": True}, "early_stopping=True"),
+        ({"num_beams": 4, "early_stopping": False}, "early_stopping=False"),
         ({"num_beams": 4, "repetition_penalty": 1.2}, "repetition_penalty=1.2"),
         ({"length_penalty": 2.0}, "length_penalty=2.0"),
         ({"max_length": 4096}, "max_length=4096"),
