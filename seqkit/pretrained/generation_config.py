@@ -78,7 +78,7 @@ class Published:
         return replace(self, stop=stop, never=never, never_first=never_first)
 
     def strategy(self) -> Sampling | BeamSearch:
-        """As it says. Raises ValueError for a setting out of its range."""
+        """Strategy that it says. Raises ValueError for a setting out of its range."""
         from seqkit.generation.beam_search import BeamSearch
         from seqkit.generation.sampling import Sampling
 

@@ -60,17 +60,10 @@ def exported_of(kind, name):
     return sorted(chosen)
 
 
-FAST = ("backbone", "MeanPool", "text")
-"""The cheapest to export; the others are slow."""
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name", "tokens"),
-    [
-        pytest.param(*case, tokens, marks=() if (*case, tokens) == FAST else pytest.mark.slow)
-        for case in CASES
-        for tokens in exported_of(*case)
-    ],
+    [(*case, tokens) for case in CASES for tokens in exported_of(*case)],
 )
 def test_a_component_is_exported_or_refused_as_the_table_says(export_each, kind, name, tokens):
     export_each(exported_models.model(kind, name, tokens), TABLE[kind, name][1])
