@@ -231,7 +231,7 @@ class DecodingState(Decoding):
         return self._without_never(self._all_logits())
 
     def log_probabilities(self) -> Tensor:
-        """Of the next token of each sequence [b v], among all ids; -inf: not generated.
+        """Log-probabilities of the next token of each sequence [b v], among all ids; -inf: not generated.
 
         As in transformers, whose beams add up what a model gives each id, and not its share among those that are left.
         Raises DataError as `checked_logits`.
