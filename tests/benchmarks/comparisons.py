@@ -206,8 +206,8 @@ def index():
 Each folder holds `results.json` with every number, and `scores.npz` with the score of every test example, from which
 each interval can be computed again ([how](../compare.md#what-the-numbers-are)). On the site, a link leads to the page,
 with the commit and the command that repeat it. A comparison is stale when its recipe has changed since.
-[Beside independent implementations](../../recipes/README.md#backbones-beside-independent-implementations) says how each
-backbone does where only its code is another.
+[Beside independent implementations](../../recipes/README.md#backbones-beside-independent-implementations) says how
+LSTM, GRU, S4D, TCN, Transformer and GIN do on other tasks, where only their code is another.
 
 {table}
 """
