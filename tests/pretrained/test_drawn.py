@@ -168,7 +168,7 @@ def test_every_type_has_small_settings(kind):
 
 
 @pytest.mark.parametrize(
-    "draw", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 20))]
+    "draw", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 4))]
 )
 @pytest.mark.parametrize(
     "kind", [pytest.param(x, marks=() if x in FAST else pytest.mark.slow) for x in FAMILIES]
