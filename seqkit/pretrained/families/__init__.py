@@ -57,9 +57,11 @@ def family_of(config: ConfigFile, task: str | None) -> Family:
     """
     found = FAMILIES.get(config.model_type)
     if found is None:
+        advice = suggest(config.model_type, FAMILIES)
+        if not advice.startswith("did you mean"):
+            advice = f"docs/pretrained.md lists the {len(FAMILIES)} that are"
         raise DataError(
-            f"{config.path}: the model type {one_line(config.model_type)} is not read; "
-            f"{suggest(config.model_type, FAMILIES)}"
+            f"{config.path}: the model type {one_line(config.model_type)} is not read; {advice}"
         )
     if task == "Seq2Seq":
         return WHOLE.get(config.model_type, found)
