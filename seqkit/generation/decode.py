@@ -106,9 +106,7 @@ class Decoding(ABC):
 
         Looked at once on a device that would have to wait for it.
         """
-        return self._checked(self.next_logits())
-
-    def _checked(self, logits: Tensor) -> Tensor:
+        logits = self.next_logits()
         if logits.device.type == "cpu" or self.new_ids.shape[1] == 0:
             largest = logits.amax(dim=-1)
             if not largest.isfinite().all():
@@ -227,8 +225,19 @@ class DecodingState(Decoding):
             row[ids] = True
         return seen
 
-    def next_logits(self) -> Tensor:
-        return self._without_never(self._all_logits())
+    def next_logits(self, *, masked: bool = True) -> Tensor:
+        # most steps are a decoder's, so these go no other way
+        if (
+            self._cache is self._taken is not None
+            and self._taken.num_tokens != self._context_length
+        ):
+            logits = cast(Step, self._decoder)(self.new_ids[:, -1], self._taken)
+        else:
+            logits = super().next_logits()
+        never = self._never if self.new_ids.shape[1] else self._never_first
+        if masked and len(never):
+            return logits.index_fill(-1, never, -torch.inf)
+        return logits
 
     def log_probabilities(self) -> Tensor:
         """Log-probabilities of the next token of each sequence [b v], among all ids; -inf: not generated.
@@ -236,24 +245,12 @@ class DecodingState(Decoding):
         As in transformers, whose beams add up what a model gives each id, and not its share among those that are left.
         Raises DataError as `checked_logits`.
         """
-        logits = self._checked(self._all_logits())
-        return self._without_never(logits.float().log_softmax(dim=-1))
-
-    def _all_logits(self) -> Tensor:
-        # most steps are a decoder's, so these go no other way
-        if (
-            self._cache is self._taken is not None
-            and self._taken.num_tokens != self._context_length
-        ):
-            return cast(Step, self._decoder)(self.new_ids[:, -1], self._taken)
-        return super().next_logits()
-
-    def _without_never(self, scores: Tensor) -> Tensor:
-        """Logits or log-probabilities, -inf for ids that are not generated."""
+        logits = self.next_logits(masked=False)
+        largest = logits.amax(dim=-1)
+        if not largest.isfinite().all():
+            check_computed(largest)
         never = self._never if self.new_ids.shape[1] else self._never_first
-        if len(never):
-            return scores.index_fill(-1, never, -torch.inf)
-        return scores
+        return logits.float().log_softmax(dim=-1).index_fill(-1, never, -torch.inf)
 
     def _sequences(self) -> list[Tensor]:
         return [
