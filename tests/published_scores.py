@@ -63,9 +63,9 @@ def correction(p, reference):
     """By pair: the corrected p-value, and the part of the 5 % at which the pair is tested, as docs/compare.md says it.
 
     The pairs with the reference begin with four fifths of the 5 %, and hand over half of that in equal instalments, one
-    for each that is told apart. The other pairs have the rest.
+    for each that is told apart. The other pairs have the rest. Equal p-values of a kind have the part of the first.
     """
-    found, largest, final = {}, 0.0, None
+    found, largest, final, equal = {}, 0.0, None, {}
     mine = {pair: p[pair] for pair in p if reference in pair}
     rest = {pair: p[pair] for pair in p if reference not in pair}
     have, instalment = 0.8, 0.4 / max(len(mine), 1)
@@ -77,7 +77,8 @@ def correction(p, reference):
         largest = max(largest, min(1, ratio))
         if largest >= 0.05:
             final = final or parts
-        found[pair] = largest, (final or parts)[pair]
+        part = equal.setdefault((pair in mine, f"{p[pair]:.9g}"), (final or parts)[pair])
+        found[pair] = largest, part
         have -= instalment if pair in mine else 0
         (mine if pair in mine else rest).pop(pair)
     return found

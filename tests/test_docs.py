@@ -12,6 +12,7 @@ c channels · t samples
 """
 
 import json
+import logging
 import re
 import shlex
 import shutil
@@ -68,6 +69,7 @@ SLOW = {
     "docs/data/splits.md",
     "docs/data/tables.md",
     "docs/data/text.md",
+    "docs/data/your-file.md",
     "docs/devices.md",
     "docs/doctor.md",
     "docs/export.md",
@@ -269,7 +271,8 @@ def _seqkit(words: list[str], *, is_shown: bool) -> int | None:
         parser().parse_known_args(words)
         return 0
     if words[0] == "fit" and not {"--print_config", "--keys"} & set(words):
-        recipe = next(word for word in words[1:] if word.endswith(".yaml") or is_recipe(word))
+        named = (word for word in words[1:] if word.endswith(".yaml") or is_recipe(word))
+        recipe = next(named, None)
         words = [*words, "--trainer.enable_progress_bar", "false"]
         words += _debug(recipe, words)
         if not (is_shown or "--out" in words) or not _at_hand(words):
@@ -281,15 +284,22 @@ def _seqkit(words: list[str], *, is_shown: bool) -> int | None:
         return _checked(words)
     elif words[0] == "inspect":
         words = [*words, *_debug(words[1], words)]
+    log = logging.getLogger("seqkit")
+    # what prints warnings where no test looks at them
+    log.addHandler(logging.lastResort or logging.NullHandler())
     try:
         with report:
             return main(words)
     except SystemExit as done:  # --help, --version and argparse's own refusals
         return int(done.code or 0)
+    finally:
+        log.handlers.clear()
 
 
-def _debug(recipe: str, words: list[str]) -> list[str]:
-    """The words for the preset `debug`, where the recipe has it and no preset is named."""
+def _debug(recipe: str | None, words: list[str]) -> list[str]:
+    """The words for the preset `debug`, where the recipe has it and no preset is named. recipe: None: a file's own."""
+    if recipe is None:
+        return [] if "--preset" in words else ["--preset", "debug"]
     # a mixture's task
     whole = recipe.rpartition("/")[0] if recipe.rpartition("/")[0] in recipe_names() else recipe
     presets = yaml.safe_load(find_recipe(whole)[1].read_text(encoding="utf-8")).get("presets") or {}

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -54,14 +55,17 @@ def record_attention_maps(model: nn.Module) -> Iterator[list[AttentionMap]]:
     recorded: dict[str, AttentionMap] = {}
     maps: list[AttentionMap] = []
     with ExitStack() as hooks:
-        for name, module in model.named_modules():
+        names: dict[nn.Module, list[str]] = {}
+        for name, module in model.named_modules(remove_duplicate=False):
+            names.setdefault(module, []).append(name)
+        for module, own in names.items():
             if isinstance(module, MultiHeadAttention):
                 call: dict[str, bool] = {}
                 before = module.register_forward_pre_hook(
                     partial(_note_memory, call), with_kwargs=True
                 )
                 after = module.mechanism.register_forward_hook(
-                    partial(_record, name, call, recorded)
+                    partial(_record, cycle(own), call, recorded)
                 )
                 hooks.callback(before.remove)
                 hooks.callback(after.remove)
@@ -79,7 +83,7 @@ def _note_memory(
 
 
 def _record(
-    name: str,
+    names: Iterator[str],
     call: dict[str, bool],
     recorded: dict[str, AttentionMap],
     mechanism: Any,
@@ -88,6 +92,7 @@ def _record(
 ) -> None:
     q, k, _, context = args[:4]
     assert isinstance(context, AttentionContext)
+    name = next(names)  # blocks that are one run one after the other
     with torch.no_grad():
         weights = mechanism.attention_weights(q, k, context)
     if name in recorded:

@@ -179,6 +179,8 @@ class _ReversibleFunction(torch.autograd.Function):
 def _check_reversible(stack: Transformer) -> None:
     """Raise ValueError for blocks that `Reversible` does not support."""
     block = cast(BaseBlock, stack.blocks[0])
+    if not block.has_mlp:
+        raise ValueError("Reversible does not support blocks without an MLP; or use a Transformer")
     unlike = [
         type(x).__name__
         for x in (block.attention_residual, block.mlp_residual)

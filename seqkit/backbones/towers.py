@@ -89,4 +89,4 @@ class Towers(Backbone):
             # padding of a run is zero and is added to column 0
             own = rearrange(F.pad(backbone(run), [0, self.dim - backbone.dim]), "r m d -> (r m) d")
             found = found.index_add(0, columns.reshape(-1), own.to(found.dtype))
-        return rearrange(found, "(b n) d -> b n d", b=len(embedded.valid))
+        return rearrange(found, "(b n) d -> b n d", b=embedded.valid.shape[0])

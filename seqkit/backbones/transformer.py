@@ -22,8 +22,9 @@ from seqkit.nn.checks import check_at_least, check_probability
 from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.initialization import init_weights
 from seqkit.nn.mixers.base import BothDirections, Mixer, StateMixer
+from seqkit.nn.mixers.parallel import ParallelMixer
 from seqkit.nn.mlp import GatedMLP, QuickGELU, ReLUSquared
-from seqkit.nn.moe import MixtureOfExperts
+from seqkit.nn.moe import AuxiliaryLoss, MixtureOfExperts
 from seqkit.nn.norm import ZeroCenteredRMSNorm
 from seqkit.nn.packing import Packing, is_worth_packing, packing_of
 from seqkit.nn.padding import zero_padded
@@ -73,13 +74,15 @@ class Transformer(Backbone):
     unless a mixer carries a state from token to token, which then knows their order. Each may be a list: an entry for
     each layer, or a pattern to repeat ([local, local, full] for 12 layers; [Mamba, Mamba, Mamba, None], a hybrid). The
     stack supports a feature if every block supports it.
+    repeats: how many blocks in a row are one, with one set of weights (ALBERT; Lan et al. 2020, section 3.1); lists of
+    blocks and mixers are then of depth / repeats blocks.
     norm: norm of the last output. input_norm: norm of the embeddings (BERT); None: none. dropout: dropout probability
     of residual branches and attention weights, unless a component has its own.
     With causal=False a mixer that goes from left to right is two, and their sum (`BothDirections`).
     Weights are initialised as GPT-2's: normal with std 0.02, output projections divided by sqrt(2 depth) (Radford et
     al. 2019, section 2.3). Mixers that carry a state keep their own.
-    Raises ValueError if the length of a list does not divide depth, if heads do not fit, or if an attention or mixer
-    does not support what causal, position or blocks require.
+    Raises ValueError if the length of a list or repeats does not divide depth, if heads do not fit, if an attention or
+    mixer does not support what causal, position or blocks require, or if blocks that repeat have an auxiliary loss.
     """
 
     needs_unit_inputs = False
@@ -97,24 +100,30 @@ class Transformer(Backbone):
         input_norm: Callable[[int], nn.Module] | None = None,
         position: RelativePosition | Sequence[RelativePosition | None] | None = None,
         dropout: float = 0.0,
+        repeats: int = 1,
     ):
         super().__init__()
-        check_at_least(1, dim=dim, num_heads=num_heads, depth=depth)
+        check_at_least(1, dim=dim, num_heads=num_heads, depth=depth, repeats=repeats)
+        if depth % repeats:
+            raise ValueError(f"repeats={repeats} does not divide depth={depth}; make it a divisor")
         check_probability("dropout", dropout)
         self.dim = dim
         self.num_heads = num_heads
         self.causal = causal
         self.blocks = nn.ModuleList()
-        blocks = _per_layer("block", block, depth)
-        mixers = _per_layer("mixer", mixer, depth)
+        blocks = _per_layer("block", block, depth // repeats)
+        mixers = _per_layer("mixer", mixer, depth // repeats)
         _check_attention_is_used(blocks, mixers)
         for make, of_layer in zip(blocks, mixers):
             if of_layer is None:
-                self.blocks.append(make(dim, num_heads))
+                made = make(dim, num_heads)
             else:
                 attention = partial(_directed, of_layer, causal is False)
                 with_mixer = cast(Callable[..., BaseBlock], make)
-                self.blocks.append(with_mixer(dim, num_heads, attention=attention))
+                made = with_mixer(dim, num_heads, attention=attention)
+            self.blocks.extend([made] * repeats)
+        if repeats > 1 and any(isinstance(x, AuxiliaryLoss) for x in self.blocks.modules()):
+            raise ValueError("an auxiliary loss is of one block; give repeats=1, or another MLP")
         self.norm = norm(dim)
         self.input_norm = input_norm(dim) if input_norm is not None else None
         positions = _used_positions(self._blocks, _per_layer("position", position, depth))
@@ -177,12 +186,14 @@ class Transformer(Backbone):
         self.supports_adjacency = AttentionFeature.ADJACENCY in supports
         self.joins_graphs = self.supports_adjacency and all(kind.needs_mask for kind in self.kinds)
         self.supports_segments = AttentionFeature.SEGMENTS in supports
-        self.supports_cache = AttentionFeature.CACHE in supports
+        self.supports_cache = AttentionFeature.CACHE in supports and all(
+            cast(RelativePosition, position).supports_cache for position in self.positions
+        )
         self.is_encoder_decoder = any(block.has_cross_attention for block in self._blocks)
         self.uses_positions = bool(self.positions)
         self.takes_causality = AttentionFeature.REACH in supports
         self.knows_columns = AttentionFeature.UNORDERED not in supports
-        self.is_recurrent = any(block.attention.carries_state for block in self._blocks)
+        self.is_recurrent = any(isinstance(one, StateMixer) for one in self.blocks.modules())
 
     def check_supported(self, spec: TokenSpec) -> None:
         """Raise ValueError if a position does not fit the tokens' axes, or an adjacency is unsupported or missing."""
@@ -347,6 +358,8 @@ class Transformer(Backbone):
 def _directed(make: MixerFactory, both: bool, dim: int, num_heads: int) -> Mixer:
     """A mixer that goes in both directions, if it should and does not yet."""
     mixer = make(dim, num_heads)
+    if both and isinstance(mixer, ParallelMixer):
+        mixer.go_both_ways(cast(ParallelMixer, make(dim, num_heads)).beside)
     if both and isinstance(mixer, StateMixer) and AttentionFeature.CAUSAL in mixer.supports:
         return BothDirections(mixer, cast(StateMixer, make(dim, num_heads)))
     return mixer

@@ -38,6 +38,14 @@ def run(args: Namespace) -> int:
         tasks = screen_settings(_names(args), **_asked(args))
         return run_screen(tasks, args.out, args.jobs, dry=args.dry_run)
     if len(folders) > 1:
+        if SCREEN in args.what:
+            raise UsageError(f"{SCREEN} stands alone; name what is screened: --backbones GRU")
+        recipes = [word for word in args.what if is_recipe(word)]
+        if len(recipes) == 1 and not any(folder.exists() for folder in folders):
+            others = ",".join(word for word in args.what if word not in recipes)
+            raise UsageError(
+                f"one recipe stands alone; type seqkit compare {recipes[0]} --backbones {others}"
+            )
         raise UsageError(
             f"{folders[is_run.index(False)]} is no run folder; give one recipe, or folders of runs"
         )
@@ -49,7 +57,7 @@ def run(args: Namespace) -> int:
     complete(args.what[0], args.preset, args.overrides)
     from seqkit.comparison.compare import check_jobs, check_whole, default_folder, make_plan
     from seqkit.comparison.compare import compare as carry_out
-    from seqkit.report.comparison import plan_table
+    from seqkit.report.comparison import number_of_runs, plan_table
     from seqkit.report.table import print_table
 
     check_jobs(args.jobs)
@@ -62,12 +70,7 @@ def run(args: Namespace) -> int:
         for line in one.broken:
             print(one_line(f"{one.name}: {line}"))
     steps = max(one.num_steps for one in plan.candidates)
-    number = f"{plan.num_cells} runs or more"
-    if settings.until_sure is not None:
-        number = (
-            f"up to {plan.num_cells} runs, as seeds end where they decide (tuning may add some)"
-        )
-    print(f"{number}, of up to {steps:,} steps\nfolder  {one_line(folder)}")
+    print(f"{number_of_runs([plan])}, of up to {steps:,} steps\nfolder  {one_line(folder)}")
     if args.dry_run:
         return 0
     results = carry_out(plan, folder, jobs=args.jobs)
@@ -147,7 +150,12 @@ def _settings(args: Namespace) -> Settings:
 
 def _names(args: Namespace) -> list[str]:
     """Names of the backbones."""
-    return [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
+    found = [name.strip() for name in (args.backbones or "").split(",") if name.strip()]
+    if args.backbones is not None and not found:
+        raise UsageError(
+            "--backbones names none; give names such as Transformer,LSTM, or leave it out"
+        )
+    return found
 
 
 def _asked(args: Namespace) -> dict[str, Any]:

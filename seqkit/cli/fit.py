@@ -36,9 +36,11 @@ def run(args: Namespace) -> int:
     if rank() > 0:
         log.setLevel(logging.ERROR)  # the first process says what all of them find in the data
     if args.recipe is None and (args.resume is None or args.resume == AUTO):
-        raise UsageError(
-            "give a recipe (seqkit list recipes), or --resume with the folder of an unfinished run"
-        )
+        given = [str(word) for key, word in dotted(args.overrides) if key == "data"]
+        advice = "or --resume with the folder of an unfinished run"
+        if given:
+            advice = f"or your data alone: {command('fit', given[0])}"
+        raise UsageError(f"give a recipe (seqkit list recipes), {advice}")
     if args.resume == AUTO and args.out is None:
         raise UsageError(
             "--resume auto goes on with the run in a folder, or begins one there; give it with --out"

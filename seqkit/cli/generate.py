@@ -13,10 +13,14 @@ from seqkit.errors import UsageError, one_line, printable
 if TYPE_CHECKING:
     from seqkit.generation.beam_search import BeamSearch
     from seqkit.generation.sampling import Sampling
+    from seqkit.pretrained.generation_config import Published
     from seqkit.runs.trained_model import TrainedModel
 
 SAMPLING: dict[str, tuple[Callable[[str], Any], str]] = {
-    "temperature": (float, "0.8 by default; 0 always takes the likeliest token"),
+    "temperature": (
+        float,
+        "0 always takes the likeliest token (default: 0.8, or as the model was published)",
+    ),
     "top_k": (whole, "sample only among the k likeliest tokens"),
     "top_p": (float, "sample only among the likeliest tokens that together have this probability"),
     "min_p": (float, "leave out tokens below this share of the likeliest token's probability"),
@@ -33,9 +37,10 @@ BEAMS: dict[str, tuple[Callable[[str], Any], str]] = {
 """Options of `seqkit.generation.Sampling` and `BeamSearch`, with type and help."""
 
 
-def strategy(args: Namespace) -> Sampling | BeamSearch:
+def strategy(args: Namespace, published: Published | None = None) -> Sampling | BeamSearch:
     """The decoding strategy that a command's options name; the default is sampling with temperature 0.8.
 
+    published: settings that hold where the options do not say otherwise.
     Raises ValueError if one is out of range, or two contradict each other.
     """
     given = {name: value for name, value in vars(args).items() if value is not None}
@@ -47,20 +52,23 @@ def strategy(args: Namespace) -> Sampling | BeamSearch:
 
     draw = {name: given[name] for name in SAMPLING if name in given}
     search = {name: given[name] for name in BEAMS if name in given}
-    if not search:
-        return Sampling(**{"temperature": 0.8, **draw})
+    sampling = {} if published is None else published.sampling
+    beams = {} if published is None else published.beams
+    if not search and (draw or args.samples > 1 or not beams):
+        return Sampling(**{"temperature": 0.8, **sampling, **draw})
     if draw or args.samples > 1:
         wrong = next(iter(draw), "samples").replace("_", "-")
         raise UsageError(f"--num-beams is a beam search and samples nothing; leave out --{wrong}")
-    return BeamSearch(**search)
+    return BeamSearch(**{**beams, **search})
 
 
 def run(args: Namespace) -> int:
     """Print what a run generates; a single sampled text comes piece by piece."""
-    chosen = strategy(args)
+    strategy(args)  # refuses options before a model is loaded
     from seqkit.runs.trained_model import load_one
 
     trained = load_one(args.run, args.device, args.dtype)
+    chosen = strategy(args, trained.published)
     if not args.prompt and not _continues_text(trained):
         raise UsageError("this run needs a beginning or a source; give it: --prompt TEXT or FILE")
     named = [pair for given in args.prompt or ["\n"] for pair in beginnings(trained, given)]

@@ -33,7 +33,8 @@ def run(args: Namespace) -> int:
         use = in_shell("generate", args.out, "--prompt", "TEXT")
     else:
         use = in_shell("predict", args.out, "PATH")
-    tune = in_shell("fit", "RECIPE", "--model.init", args.out)
+    # a recipe has the tokenizer and backbone of the folder, and not those of the run
+    tune = in_shell("fit", "RECIPE", "--model.init", source)
     print(f"next    {use}; to fine-tune: {tune}")
     return 0
 

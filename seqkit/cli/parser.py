@@ -36,6 +36,19 @@ COMMANDS = {
 }
 """Every command, and what it does."""
 
+MEANT = {
+    "fit": "train run learn",
+    "evaluate": "test",
+    "predict": "infer inference",
+    "inspect": "show view",
+    "compare": "benchmark sweep",
+    "report": "plot",
+    "list recipes": "recipes",
+    "--help": "help",
+    "--version": "version",
+}
+"""For each command, the words that are answered with it."""
+
 TRACEBACK = "--traceback"
 
 
@@ -90,17 +103,23 @@ class Parser(argparse.ArgumentParser):
         about = re.match(r"argument ([\w-]+)[^:]*: ", message)
         what = about[1] if about else ""
         if found := re.search(r"invalid choice: (.+) \(choose from (.+)\)$", message, re.DOTALL):
-            what = (
-                f"there is no command {found[1]}" if what == "COMMAND" else f"{what} is {found[1]}"
-            )
-            known = re.findall(r"[\w-]+", found[2])
-            message = f"{what}; {suggest(found[1][1:-1], known)}"
+            given = found[1][1:-1]
+            advice = suggest(given, re.findall(r"[\w-]+", found[2]))
+            if what == "COMMAND":
+                what = f"there is no command {found[1]}"
+                meant = [name for name, words in MEANT.items() if given in words.split()]
+                advice = f"type seqkit {meant[0]}" if meant else advice
+            else:
+                what = f"{what} is {found[1]}"
+            message = f"{what}; {advice}"
         elif message.endswith("expected one argument"):
             message = f"{what} has no value; write {what} VALUE"
         elif needed := re.match(r"one of the arguments (.+) is required", message):
             message = f"it needs {' or '.join(needed[1].split())}; see {self.prog} --help"
         elif needed := re.match(r"the following arguments are required: (.+)", message):
-            message = f"it needs {needed[1]}; see {self.prog} --help"
+            option = self._option_string_actions.get(needed[1])
+            choices = f" {'|'.join(option.choices)}" if option and option.choices else ""
+            message = f"it needs {needed[1]}{choices}; see {self.prog} --help"
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 

@@ -54,6 +54,8 @@ def run(args: Namespace) -> int:
         state = row.state
         if row.summary and row.summary.broken_laws:
             state += ", breaks a law"
+        elif main is not None and main.is_beaten:
+            state += ", classical method is better"
         cells = (row.folder, row.recipe, row.data, f"{row.time:%Y-%m-%d %H:%M}", *numbers)
         table.add_row(*(Text(one_line(cell)) for cell in (*cells, state)))
     console = Console(markup=False, emoji=False, highlight=False)

@@ -22,7 +22,7 @@ PAGE = {"report.html", "results.csv", "results.md"}
 def run_screen(tasks: Mapping[str, Settings], out: Path | None, jobs: int, *, dry: bool) -> int:
     """Print the candidates, run the tasks, print the table and where the page is. 1 where a task has no result."""
     from seqkit.comparison.compare import check_jobs, make_plan
-    from seqkit.report.comparison import plan_table
+    from seqkit.report.comparison import number_of_runs, plan_table
     from seqkit.report.screen import LIMITS, overview
     from seqkit.report.sentences import trial_sentence
     from seqkit.report.table import Cell, Table, print_table
@@ -42,8 +42,7 @@ def run_screen(tasks: Mapping[str, Settings], out: Path | None, jobs: int, *, dr
     }
     for line in sorted(broken):
         print(one_line(line))
-    number = sum(plan.num_cells for plan in plans.values())
-    print(f"{number} runs or more\nfolder  {one_line(folder)}")
+    print(f"{number_of_runs(plans.values())}\nfolder  {one_line(folder)}")
     if dry:
         return 0
     results = carry_out(plans, folder, jobs)

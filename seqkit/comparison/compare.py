@@ -38,7 +38,8 @@ def make_plan(settings: Settings) -> Plan:
     limits = [one.config["data"]["limit"] for one in found]
     if metric.name == "bits_per_byte" and any(limit is not None for limit in limits):
         raise UsageError(
-            "tokenizers are compared by bits per byte of the whole test text; leave data.limit out"
+            f"tokenizers are compared by bits per byte of the whole test text, and data.limit is {limits[0]}; "
+            "add --data.limit null"
         )
     return Plan(settings, found, metric, generates=bool(objective.generation_metrics()))
 

@@ -326,7 +326,9 @@ def _death(code: int | None) -> str:
     if code is not None and code < 0:
         hint = ": usually the system was out of memory" if code == -9 else ""
         return f"the process was killed by signal {-code}{hint}"
-    return f"the process ended with exit code {code}"
+    # each process imports the script that began it
+    hint = '; in a script, call it under `if __name__ == "__main__":`' if code == 1 else ""
+    return f"the process ended with exit code {code}{hint}"
 
 
 def _end_with_parent() -> None:

@@ -58,7 +58,10 @@ def groups(row: Row, results: Results) -> str:
         if len(set(others)) == 1:
             bounds = f"at {metric.value(others[0])}"
         return f"All seeds of {row.name} but one lie {bounds}, and that one has {metric.value(alone[0])}."
-    text = f"{len(ahead)} of {len(values)} seeds of {row.name} reach {metric.value(ahead[-1])} or better"
+    reached = f"reach {metric.value(ahead[-1])} or better"
+    if ahead[-1] == metric.perfect:
+        reached = f"have {metric.value(ahead[-1])}"
+    text = f"{len(ahead)} of {len(values)} seeds of {row.name} {reached}"
     return f"{text}, the others {metric.value(behind[0])} or worse ({_span(row, values, metric)})."
 
 

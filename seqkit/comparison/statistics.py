@@ -250,6 +250,7 @@ def corrected(p: Mapping[K, float], planned: Collection[K] = ()) -> dict[K, Corr
     largest = 0.0
     found: dict[K, Corrected] = {}
     kept: dict[K, float] = {}
+    of_equals: dict[tuple[bool, str], float] = {}
     while left:
         own = [pair for pair in left if pair in planned]
         share = float(bool(own))
@@ -262,7 +263,10 @@ def corrected(p: Mapping[K, float], planned: Collection[K] = ()) -> dict[K, Corr
         # pairs that are not told apart have the weights of the step at which the test ends
         if largest >= 1 - LEVEL and not kept:
             kept = weights
-        found[pair] = Corrected(largest, kept.get(pair, weights[pair]))
+        # equal p-values have one weight, that of the first: which leaves first is the order of names
+        key = (pair in planned, f"{p[pair]:.9g}")
+        weight = of_equals.setdefault(key, kept.get(pair, weights[pair]))
+        found[pair] = Corrected(largest, weight)
         left.remove(pair)
     return found
 

@@ -105,7 +105,12 @@ def untrained(row: Row, metric: Metric) -> str:
     if min(bounds, default=0.0) > 0 or max(gained, default=0.0) > way:
         return ""
     best = metric.value(constant)
-    return f"its {metric.value(row.mean)} is no better than the best constant prediction, {best}"
+    if not metric.is_better(row.mean, constant):
+        return (
+            f"its {metric.value(row.mean)} is no better than the best constant prediction, {best}"
+        )
+    whole = f"from the best constant prediction, {best}, to a perfect score"
+    return f"its {metric.value(row.mean)} is less than a tenth of the way {whole}"
 
 
 def _is_flat(run: Run) -> bool:

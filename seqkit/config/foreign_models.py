@@ -10,13 +10,23 @@ from seqkit.errors import DataError, UsageError
 
 Pairs = Sequence[tuple[str, Any]]
 
+RATE = 5e-5
+"""Learning rate of all weights of a trained model. That of a recipe, for random ones, would wipe them out."""
+
+RATE_OF_FEW = 1e-3
+"""Learning rate where the weights of the model stay (`trainer.fine_tuning`)."""
+
+MIN_STEPS = 100
+"""Steps of a fine-tuning at least, in place of the recipe's (`trainer.min_steps`), which begins with random weights."""
+
 
 def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> tuple[Mapping[str, Any], Pairs]:
     """A recipe with tokenizer, backbone, positions and dropout of the foreign model that `model.init` names.
 
-    Named by an override, they take the place of the recipe's; named in the recipe, they are what it leaves out. Other
-    overrides come on top of them. Examples end where its learned positions do (`data.max_tokens`), unless the recipe
-    says otherwise. A model of the hub is named with its commit, also in `pairs`, so that a run names it, too.
+    Named by an override, they take the place of the recipe's, as do an optimizer and a number of steps for trained
+    weights; named in the recipe, they are what it leaves out. Other overrides come on top of them. Examples end where
+    its learned positions do (`data.max_tokens`), unless the recipe says otherwise. A model of the hub is named with its
+    commit, also in `pairs`, so that a run names it, too.
     Raises UsageError for a model that is not read, DataError for one that cannot be fetched.
     """
     model = dict(config["model"]) if isinstance(config.get("model"), Mapping) else {}
@@ -54,8 +64,13 @@ def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> tuple[Mapping[str, 
         **(data if isinstance(data, Mapping) else {"source": data}),
     }
     if given is not None:
+        trainer = config.get("trainer")
+        if isinstance(trainer, Mapping) and trainer.get("min_steps") is not None:
+            config = {**config, "trainer": {**trainer, "min_steps": MIN_STEPS}}
+        keeps = _last(pairs, "trainer.fine_tuning", "trainer.fine_tuning.type") is not None
         return {
             **config,
+            "optimizer": {"type": "AdamW", "lr": RATE_OF_FEW if keeps else RATE},
             "data": data,
             "tokenizer": found["tokenizer"],
             "model": {**model, **found["model"]},

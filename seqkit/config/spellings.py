@@ -34,6 +34,7 @@ SPELLINGS = {
     "trainer.max_epochs": "max_epochs epochs num_epochs num_train_epochs",
     "trainer.max_steps": "max_steps steps num_steps",
     "out": "output output_dir save_dir",
+    "preset debug": "debug fast_dev_run",
     "resume": "resume_from_checkpoint ckpt_path",
 }
 """For each key, or option of `fit`, maybe with its value, the spellings that are answered with it."""

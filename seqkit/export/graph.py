@@ -9,19 +9,25 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from seqkit.errors import DataError, UsageError, one_line
+from seqkit.files import write_atomic
 from seqkit.interfaces import Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.interfaces.finite import check_computed
+from seqkit.interfaces.parts import Part, Parts
 from seqkit.model import Model
+from seqkit.nn.attention.linformer import LinformerAttention
 from seqkit.nn.pooling import FeaturesHead, SequenceHead
 from seqkit.nn.position.absolute import Learned
+from seqkit.tokenizers import Join
 
 MAX_BATCH = 1 << 16
 MAX_TOKENS = 1 << 20
@@ -30,7 +36,9 @@ MAX_EDGES = 1 << 26
 
 EXAMPLE = (3, 8, True)
 """Examples, tokens, and whether there is padding, of the batch with which the model is traced."""
-CHECKED = ((2, 7, False), (4, 5, True), (1, 11, False), (5, 12, True), (1, 1, False))
+CHECKED = (
+    (2, 7, False), (4, 5, True), (1, 11, False), (5, 12, True), (1, 1, False), (6, 1, False), (2, 70, True),
+)  # fmt: skip
 """The same of the batches on which the written file is compared with the model."""
 TOLERANCE = 1e-4
 """Largest difference, in units of the largest output."""
@@ -41,7 +49,7 @@ class OfTensors(nn.Module):
 
     content: [b n], [b n k] or [b n f]. positions: [b n p]. valid: [b n] bool, True = real. features: [b n f], where the
     tokens have numbers beside ids. edge_index [2 e] and edge_type [e], where they have edges; nodes count through the
-    whole batch, i * n + t. Gives what the head gives.
+    whole batch, i * n + t. Of joined tokens of one part they are the part's. Gives what the head gives.
     """
 
     def __init__(self, model: Model):
@@ -53,8 +61,29 @@ class OfTensors(nn.Module):
         given: dict[str, Any] = dict(zip(names(self.model.spec), tensors, strict=True))
         if "edge_index" in given:
             given["adjacency"] = Adjacency(given.pop("edge_index"), given.pop("edge_type"))
-        prediction: Tensor = self.model(TokenBatch(**given))
+        batch = TokenBatch(**given)
+        if self.model.spec.is_joined:
+            batch = _joined(batch, *self.model.spec.parts[0])
+        prediction: Tensor = self.model(batch)
         return prediction
+
+
+def _joined(part: TokenBatch, name: str, spec: TokenSpec) -> TokenBatch:
+    """Joined tokens of a single part, which every example has once, as `TokenBatch.collate` makes them."""
+    b, n = part.valid.shape
+    columns = torch.arange(b * n).reshape(b, n).where(part.valid, 0)
+    parts = Parts({name: Part(part, columns, part.valid.new_zeros(b))})
+    graphs = None
+    if spec.num_edge_types:
+        graphs = torch.arange(1, b + 1).reshape(b, 1).where(part.valid, 0)
+    return part.replace(
+        content=torch.zeros_like(columns), features=None, parts=parts, graphs=graphs
+    )
+
+
+def of_part(spec: TokenSpec) -> TokenSpec:
+    """Shape of the tokens that a graph takes: of joined ones, of their single part."""
+    return spec.parts[0][1] if spec.is_joined else spec
 
 
 AXES = {
@@ -65,6 +94,7 @@ AXES = {
 
 def names(spec: TokenSpec) -> tuple[str, ...]:
     """Names of the inputs of a graph over tokens of that shape."""
+    spec = of_part(spec)
     found = ["content", "positions", "valid"]
     if spec.vocab_sizes and spec.num_features:
         found.append("features")
@@ -85,6 +115,8 @@ def inputs(tokenizer: Tokenizer) -> dict[str, dict[str, Any]]:
     The names of axes are those of the top of this file. Positions on one axis count the tokens, unless the tokenizer
     measures them.
     """
+    if isinstance(tokenizer, Join):
+        tokenizer = next(iter(tokenizer.parts.values()))
     spec = tokenizer.spec
     found: dict[str, dict[str, Any]] = {
         name: {"axes": AXES[name].split(), "type": "float32"} for name in names(spec)
@@ -96,7 +128,7 @@ def inputs(tokenizer: Tokenizer) -> dict[str, dict[str, Any]]:
         content["axes"].append("k")
     if spec.is_categorical:
         content["type"] = "int64"
-    found["valid"]["type"] = "bool"
+    found["valid"] |= {"type": "bool", "padding": "right"}
     for name in found.keys() & {"edge_index", "edge_type"}:
         found[name]["type"] = "int64"
     columns = ["index"]
@@ -111,9 +143,9 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
     """Write a model in evaluation mode to a file, and compare the file with the model at other sizes.
 
     to: "torch", a program for `torch.export.load`, or "onnx". notes: texts that the file carries beside the graph.
-    Gives the largest difference of outputs. Raises UsageError, with the reason, where the model cannot be exported,
-    the format's packages are missing, or the file gives other numbers: nothing is said to be exported that is not
-    equal. Raises DataError where the model computes no numbers.
+    Gives the largest difference of outputs. Raises UsageError, with the reason, where the model cannot be exported, the
+    format's packages are missing, or the file gives other numbers; DataError where the model computes no numbers. Then
+    nothing is written, and a file at `out` stays as it is.
     """
     model = model.eval()
     _check(model, to)
@@ -121,12 +153,14 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
     function = OfTensors(model)
     spec = model.spec
     try:
-        with _quiet(), torch.no_grad():
+        with _quiet(), torch.no_grad(), TemporaryDirectory() as folder:
+            part = Path(folder) / out.name
             program = torch.export.export(
-                function, _batch(model, *EXAMPLE), dynamic_shapes=(_sizes(spec),), strict=False
+                function, _batch(model, *EXAMPLE), dynamic_shapes=(_sizes(model),), strict=False
             )
-            run = WRITERS[to](program, out, spec, notes)
+            run = WRITERS[to](program, part, spec, notes)
             differences = [_difference(run, function, _batch(model, *sizes)) for sizes in CHECKED]
+            written = part.read_bytes()
     except DataError:
         raise
     except Exception as error:  # what torch cannot export is told by a dozen kinds of errors
@@ -140,6 +174,7 @@ def export(model: Model, out: Path, to: str, notes: Mapping[str, str]) -> float:
         raise UsageError(
             f"{name} gives other numbers from the {to} file, by {worst:.1e} of the largest; not exported"
         )
+    write_atomic(out, written)
     return worst
 
 
@@ -156,11 +191,11 @@ def _check(model: Model, to: str) -> None:
         raise UsageError(
             "an encoder–decoder generates token by token, and is not exported; export an encoder or a GPT"
         )
-    if model.spec.is_joined:
+    if len(model.spec.parts) > 1:
         parts = ", ".join(name for name, _ in model.spec.parts)
         raise UsageError(
-            f"this model joins the parts of an example ({one_line(parts)}), and such models cannot be exported as a "
-            "graph, not even with one part; use `seqkit serve` or `seqkit predict`, or seqkit.load in Python"
+            f"this model joins the parts of an example ({one_line(parts)}), and a graph takes one; "
+            "use `seqkit serve` or `seqkit predict`, or seqkit.load in Python"
         )
     needed = ("onnx", "onnxscript", "onnxruntime") if to == "onnx" else ()
     missing = [each for each in needed if find_spec(each) is None]
@@ -168,26 +203,33 @@ def _check(model: Model, to: str) -> None:
         raise UsageError(f"ONNX needs {', '.join(missing)}; pip install 'seqkit[export]'")
 
 
-def _sizes(spec: TokenSpec) -> tuple[dict[int, Any], ...]:
+def _max_tokens(model: Model) -> int:
+    """Tokens of the longest example that the graph takes."""
+    limits = [x.max_tokens for x in model.modules() if isinstance(x, LinformerAttention)]
+    return min([MAX_TOKENS, *limits])
+
+
+def _sizes(model: Model) -> tuple[dict[int, Any], ...]:
     """Sizes of each input that may vary."""
     sizes = {
         "b": torch.export.Dim("b", min=1, max=MAX_BATCH),
-        "n": torch.export.Dim("n", min=1, max=MAX_TOKENS),
+        "n": torch.export.Dim("n", min=1, max=_max_tokens(model)),
         "e": torch.export.Dim("e", min=0, max=MAX_EDGES),
     }
     return tuple(
         {i: sizes[axis] for i, axis in enumerate(AXES[name].split()) if axis in sizes}
-        for name in names(spec)
+        for name in names(model.spec)
     )
 
 
 def _batch(model: Model, b: int, n: int, is_padded: bool) -> tuple[Tensor, ...]:
     """Random tokens of that shape, the same at every call, at positions that learned tables have."""
-    spec = model.spec
-    position = getattr(model.embedder, "position", None)
+    spec = of_part(model.spec)
+    n = min(n, _max_tokens(model))
+    learned = [x for x in model.embedder.modules() if isinstance(x, Learned)]
     sizes = None
-    if isinstance(position, Learned):
-        sizes = [position.sizes[0] - position.first, *position.sizes[1:]]
+    if learned:
+        sizes = [learned[0].sizes[0] - learned[0].first, *learned[0].sizes[1:]]
     random = torch.Generator().manual_seed(b * 1000 + n)
     lengths = [n] * b
     if is_padded:
@@ -201,32 +243,15 @@ def _tokens(
     spec: TokenSpec, n: int, random: torch.Generator, sizes: Sequence[int] | None
 ) -> Tokens:
     """Random tokens. sizes: positions of each axis; None: any."""
-    if spec.vocab_sizes:
-        content = torch.stack(
-            [torch.randint(size, (n,), generator=random) for size in spec.vocab_sizes], dim=1
-        )
-    elif spec.ids:
-        content = torch.randint(spec.vocab_size, (n,), generator=random)
-    else:
-        content = torch.randn(n, spec.num_features, generator=random)
-    positions = torch.zeros(n, spec.num_axes)
-    if spec.num_axes == 1:
-        positions[:, 0] = torch.arange(n)
-    elif spec.num_axes > 1:
-        positions[:, 0] = torch.arange(n) // 4
-        positions[:, 1] = torch.arange(n) % 4
+    tokens = spec.without_edges().random(n, random)
     if sizes is not None:
-        positions %= torch.tensor(sizes)
-    features = None
-    if "features" in names(spec):
-        features = torch.randn(n, spec.num_given, generator=random)
+        tokens = replace(tokens, positions=tokens.positions % torch.tensor(sizes))
     if not spec.num_edge_types:
-        return Tokens(content, positions, features=features)
+        return tokens
     edges = (torch.rand(n, n, generator=random) < 0.4).triu(1)
     edges = edges | edges.T
     types = torch.randint(1, spec.num_edge_types + 1, (n, n), generator=random)
-    adjacency = Adjacency(edges.nonzero().T.contiguous(), types[edges])
-    return Tokens(content, positions, adjacency, features=features)
+    return replace(tokens, adjacency=Adjacency(edges.nonzero().T.contiguous(), types[edges]))
 
 
 def _difference(run: Callable[..., Tensor], model: OfTensors, given: tuple[Tensor, ...]) -> float:
@@ -264,7 +289,9 @@ def _write_onnx(
     assert written is not None
     written.model.metadata_props.update(notes)
     written.save(out, external_data=False)
-    session = onnxruntime.InferenceSession(out, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors alone
+    session = onnxruntime.InferenceSession(out, options, providers=["CPUExecutionProvider"])
     taken = {each.name for each in session.get_inputs()}  # a model may use no positions
 
     def run(*given: Tensor) -> Tensor:
@@ -284,7 +311,7 @@ WRITERS: dict[str, Callable[..., Callable[..., Tensor]]] = {
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence of torch, which speaks to those who develop its exporters."""
-    speakers = ("torch.onnx", "onnxscript", "torch.export", "torch._export")
+    speakers = ("torch.onnx", "onnxscript", "onnx_ir", "torch.export", "torch._export")
     before = {logging.getLogger(name): logging.getLogger(name).level for name in speakers}
     try:
         for each in before:

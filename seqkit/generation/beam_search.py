@@ -72,8 +72,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Search up to `num_beams` continuations of each prompt; returns them with the best first.
 
-    The search for a prompt ends when no prefix can still beat its worst hypothesis (Hugging Face's
-    `early_stopping="never"`). The other arguments as in `generate`.
+    The search for a prompt ends when no prefix can still beat its worst hypothesis (`early_stopping="never"` of
+    transformers). The other arguments as in `generate`.
     Raises ValueError, beside what `generate` raises, for more beams than ids.
     """
     beams = BeamSearch() if beams is None else beams
@@ -106,7 +106,7 @@ class _Search:
         max_tokens = self.state.max_new_tokens
         length = self.state.new_ids.shape[1] + 1
         b, width = self.sums.shape
-        log_probabilities = self.state.checked_logits().float().log_softmax(dim=-1)
+        log_probabilities = self.state.log_probabilities()
         v = log_probabilities.shape[-1]
         sums = rearrange(log_probabilities, "(b w) v -> b w v", b=b) + self.sums[..., None]
         # enough candidates for k that go on, even if every stop id is among them for each beam

@@ -225,7 +225,7 @@ class DecodingState(Decoding):
             row[ids] = True
         return seen
 
-    def next_logits(self) -> Tensor:
+    def next_logits(self, *, masked: bool = True) -> Tensor:
         # most steps are a decoder's, so these go no other way
         if (
             self._cache is self._taken is not None
@@ -235,9 +235,22 @@ class DecodingState(Decoding):
         else:
             logits = super().next_logits()
         never = self._never if self.new_ids.shape[1] else self._never_first
-        if len(never):
+        if masked and len(never):
             return logits.index_fill(-1, never, -torch.inf)
         return logits
+
+    def log_probabilities(self) -> Tensor:
+        """Log-probabilities of the next token of each sequence [b v], among all ids; -inf: not generated.
+
+        As in transformers, whose beams add up what a model gives each id, and not its share among those that are left.
+        Raises DataError as `checked_logits`.
+        """
+        logits = self.next_logits(masked=False)
+        largest = logits.amax(dim=-1)
+        if not largest.isfinite().all():
+            check_computed(largest)
+        never = self._never if self.new_ids.shape[1] else self._never_first
+        return logits.float().log_softmax(dim=-1).index_fill(-1, never, -torch.inf)
 
     def _sequences(self) -> list[Tensor]:
         return [

@@ -248,7 +248,7 @@ def function_of(
             else:
                 parts[name] = _norm_of_sum(child, fused)
     # it may need the token axis
-    if isinstance(module, BaseBlock) and type(module.mlp) not in COMPOSED:
+    if isinstance(module, BaseBlock) and module.has_mlp and type(module.mlp) not in COMPOSED:
         mlp = module.mlp
         parts["mlp"] = lambda x: mlp(x[:, None])[:, 0]
     vars(composed).update(parts)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from seqkit.generation.beam_search import BeamSearch
+from seqkit.generation.decode import Suppressed
 from seqkit.generation.sampling import Sampling
 from seqkit.generation.stream import generate, stream
 from seqkit.interfaces import IGNORE, TokenBatch
@@ -39,11 +40,14 @@ def stream_text(
     """Yield the text that a trained model generates, piece by piece as it can be decoded.
 
     prompt: the text that a language model continues, or the raw source of a sequence-to-sequence model (`Seq2Seq`).
-    max_new_tokens: None: the longest training label, or MAX_NEW_TOKENS. sampling: None: `Sampling()`.
+    max_new_tokens: None: what the model was published with (`TrainedModel.published`), the longest training label, or
+    MAX_NEW_TOKENS. sampling: None: what it was published with, or `Sampling()`.
     stop: strings before which the text ends. Raises DataError if the prompt cannot be encoded; ValueError if the run
     generates no text.
     """
     request = _Request.of(trained, [prompt], max_new_tokens)
+    if sampling is None:
+        sampling = Sampling(**trained.published.sampling)
     for pieces in _pieces(trained, request, sampling, stop):
         if pieces[0]:
             yield pieces[0]
@@ -62,6 +66,8 @@ def generate_texts(
     As `stream_text`. Raises ValueError for a beam search with `stop`, since it stops at ids.
     """
     request = _Request.of(trained, prompts, max_new_tokens)
+    if strategy is None:
+        strategy = trained.published.strategy()
     if not isinstance(strategy, BeamSearch):
         pieces = list(_pieces(trained, request, strategy, stop))
         return ["".join(texts) for texts in zip(*pieces)]
@@ -103,6 +109,9 @@ class _Request:
     def of(cls, trained: TrainedModel, raws: Sequence[Any], max_new_tokens: int | None) -> _Request:
         """The request for raw prompts, or sources. Raises ValueError if the run generates no text."""
         tokenizer: Any = trained.tokenizer
+        published = trained.published
+        if max_new_tokens is None:
+            max_new_tokens = published.max_new_tokens
         if trained.objective.target_spec is not None:
             objective = cast("Seq2Seq", trained.objective)
             device = next(trained.model.parameters()).device
@@ -136,8 +145,12 @@ class _Request:
             prompts.append(tokens.content)
         if max_new_tokens is None:
             max_new_tokens = MAX_NEW_TOKENS
-        settings = {"context_length": trained.config["data"].get("window")}
-        return cls(prompts, prompts, tokenizer.decode, max_new_tokens, [], settings)
+        settings = {
+            "context_length": trained.config["data"].get("window"),
+            "suppressed": Suppressed(published.never, published.never_first),
+        }
+        stop = [*published.stop]
+        return cls(prompts, prompts, tokenizer.decode, max_new_tokens, stop, settings)
 
 
 def _pieces(

@@ -136,8 +136,9 @@ class Residual(InheritedDropout):
 class BaseBlock(nn.Module, ABC):
     """Base class of blocks: the components that pre-norm, post-norm and parallel blocks share.
 
-    attention: attention layer or another mixer, `(dim, num_heads) -> Mixer`. mlp: MLP, `dim -> nn.Module`. norm: norm,
-    `dim -> nn.Module`. residual: residual connection, `dim -> nn.Module`. A variant is another component passed in.
+    attention: attention layer or another mixer, `(dim, num_heads) -> Mixer`. mlp: MLP, `dim -> nn.Module`; None: the
+    block has none (Mamba). norm: norm, `dim -> nn.Module`. residual: residual connection, `dim -> nn.Module`. A variant
+    is another component passed in.
     attention_norm: norm before attention, if it differs (ModernBERT's first block has none there); None: `norm`.
     cross_attention: True: cross-attention to a memory between attention and MLP (the decoder of an encoder–decoder).
     zero_init: True: the output projections start at zero, so that a pre-norm or parallel block starts as the identity
@@ -151,7 +152,7 @@ class BaseBlock(nn.Module, ABC):
         num_heads: int,
         *,
         attention: Callable[[int, int], Mixer] = MultiHeadAttention,
-        mlp: Callable[[int], nn.Module] = MLP,
+        mlp: Callable[[int], nn.Module] | None = MLP,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
         residual: Callable[[int], nn.Module] = Residual,
         cross_attention: bool = False,
@@ -169,9 +170,11 @@ class BaseBlock(nn.Module, ABC):
                 over_memory = MultiHeadAttention(dim, num_heads)
             self.cross_attention = over_memory.for_cross_attention()
             self.cross_residual = residual(dim)
-        self.mlp_norm = norm(dim)
-        self.mlp = mlp(dim)
-        self.mlp_residual = residual(dim)
+        self.has_mlp = mlp is not None
+        if mlp is not None:
+            self.mlp_norm = norm(dim)
+            self.mlp = mlp(dim)
+            self.mlp_residual = residual(dim)
         self.has_cross_attention = cross_attention
         self.zero_init = zero_init
 
@@ -213,6 +216,8 @@ class PreNormBlock(BaseBlock):
             x = self.cross_residual(
                 x, self.cross_attention(self.cross_norm(x), context.cross, cache)
             )
+        if not self.has_mlp:
+            return x
         return self.mlp_residual(x, self.feed_forward(self.mlp_norm(x), context))
 
 
@@ -227,6 +232,8 @@ class PostNormBlock(BaseBlock):
             x = self.cross_norm(
                 self.cross_residual(x, self.cross_attention(x, context.cross, cache))
             )
+        if not self.has_mlp:
+            return x
         return self.mlp_norm(self.mlp_residual(x, self.feed_forward(x, context)))
 
 

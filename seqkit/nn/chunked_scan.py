@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seqkit.nn.precision import float32_or_more, no_autocast
-from seqkit.nn.recurrence import check_not_exporting
+from seqkit.nn.recurrence import is_exporting, scan_tokens
 from seqkit.nn.scan_fla import fla_scan, runs_fla
 
 CHUNK = 32
@@ -48,7 +48,7 @@ def chunked_scan(
     sequence. The backward pass is written out; it needs memory of the order of q, k and v, and gradients can be taken
     once. A single token takes the recurrence itself.
     On CUDA in half precision the kernels of flash-linear-attention run in its place where they are installed and right.
-    `torch.compile` leaves it as it is. Raises ValueError in `torch.export`.
+    `torch.compile` leaves it as it is; `torch.export` gets one operation, a loop over the tokens.
 
     >>> q, k, v = torch.randn(3, 2, 5, 7, 4)
     >>> log_decay, beta = -torch.rand(2, 5, 7), torch.rand(2, 5, 7)
@@ -56,12 +56,14 @@ def chunked_scan(
     >>> y.shape, state.shape
     (torch.Size([2, 5, 7, 4]), torch.Size([2, 5, 4, 4]))
     """
-    check_not_exporting("a chunked scan", "an LSTM or GRU")
+    exact = float32_or_more(v.dtype)
     if state is None:
-        exact = float32_or_more(v.dtype)
         state = v.new_zeros(*k.shape[:2], k.shape[3], v.shape[3], dtype=exact)
-    gates = [log_decay] if beta is None else [log_decay, beta]
-    return _scan(chunk, state, q, k, v, *gates)
+    tokens = [q, k, v, log_decay] if beta is None else [q, k, v, log_decay, beta]
+    if is_exporting():
+        y, last = scan_tokens(_step, state.to(exact), (t.to(exact) for t in tokens), dim=2)
+        return y.to(v.dtype), last
+    return _scan(chunk, state, *tokens)
 
 
 def chunked_scan_flops(
@@ -122,6 +124,12 @@ def _token(
         v = rearrange(beta, "b h 1 -> b h 1 1") * (v - k @ decayed)
     last = decayed + k.mT * v
     return q @ last, last
+
+
+def _step(state: Tensor, token: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+    """`_token` as `scan_tokens` takes it, of tensors without the axis of tokens."""
+    y, last = _token(state, *(rearrange(t, "b h ... -> b h 1 ...") for t in token))
+    return last, rearrange(y, "b h 1 e -> b h e")
 
 
 def _chunks(chunk: int, state: Tensor, *tokens: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seqkit.nn.precision import float32_or_more, no_autocast
-from seqkit.nn.recurrence import check_not_exporting
+from seqkit.nn.recurrence import is_exporting, scan_tokens
 from seqkit.nn.selective_scan import chunks
 
 ROW = 2**10
@@ -32,7 +32,7 @@ def linear_scan(decay: Tensor, x: Tensor, state: Tensor | None = None) -> tuple[
     A wide batch on a CPU is scanned token by token. Elsewhere a sequence is cut into about sqrt(n) chunks, as in
     `selective_scan`, so that O(sqrt(n)) steps follow each other. Decays are multiplied and never divided by. The
     backward pass is the same scan from the last token to the first; decay and h alone are saved for it.
-    Gradients can be taken once. Raises ValueError in `torch.export`.
+    Gradients can be taken once. `torch.export` gets one operation, a loop over the tokens.
 
     >>> decay, x = torch.rand(2, 7, 3), torch.randn(2, 7, 3)
     >>> first, state = linear_scan(decay[:, :4], x[:, :4])
@@ -40,7 +40,8 @@ def linear_scan(decay: Tensor, x: Tensor, state: Tensor | None = None) -> tuple[
     >>> torch.allclose(torch.cat([first, rest], dim=1), linear_scan(decay, x)[0])
     True
     """
-    check_not_exporting("a linear recurrence", "an LSTM or GRU")
+    if is_exporting():
+        return scan_tokens(_step, _state(x, state), (decay, x))
     return _scan(decay, x, state)
 
 
@@ -52,10 +53,8 @@ def linear_scan_flops(b: int, n: int, e: int) -> int:
 @torch.compiler.disable
 def _scan(decay: Tensor, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
     exact = float32_or_more(x.dtype)
-    if state is None:
-        state = x.new_zeros(x.shape[0], x.shape[2])
     with no_autocast(x):
-        h: Tensor = _LinearScan.apply(decay.to(exact), x.to(exact), state.to(exact))
+        h: Tensor = _LinearScan.apply(decay.to(exact), x.to(exact), _state(x, state).to(exact))
     return h.to(x.dtype), h[:, -1].clone()  # a view would keep all states alive
 
 
@@ -101,10 +100,22 @@ def _backwards(decay: Tensor, x: Tensor) -> Tensor:
 def _steps(decays: Iterable[Tensor], xs: Iterable[Tensor], state: Tensor) -> list[Tensor]:
     """The states after each step."""
     states = []
-    for decay, x in zip(decays, xs):
-        state = torch.addcmul(x, decay, state)
+    for token in zip(decays, xs):
+        state, _ = _step(state, token)
         states.append(state)
     return states
+
+
+def _step(state: Tensor, token: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+    """The state after a token, decay and x, and again as its output."""
+    decay, x = token
+    state = torch.addcmul(x, decay, state)
+    return state, state
+
+
+def _state(x: Tensor, state: Tensor | None) -> Tensor:
+    """The state before x."""
+    return x.new_zeros(x.shape[0], x.shape[2]) if state is None else state
 
 
 def _by_chunks(decay: Tensor, x: Tensor, state: Tensor) -> Tensor:

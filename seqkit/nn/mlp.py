@@ -5,14 +5,14 @@ b batch · n tokens · d width · w inner width
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from einops import rearrange
 from torch import Tensor, nn
 
 from seqkit.nn.block import MLP, Activation
-from seqkit.nn.checks import check_at_least
+from seqkit.nn.checks import check_above_0, check_at_least
 
 
 class ReLUSquared(nn.Module):
@@ -35,8 +35,10 @@ class GatedMLP(nn.Module):
 
     activation: activation of the gate. bias: whether the layers have one. width: inner width w; None: 8/3 dim, so that
     three matrices hold what the two of `MLP` hold with ratio 4 (ibid., section 2). multiple_of: the width is rounded up
-    to it (LLaMA: 256). dropout: dropout of the inner width.
-    Raises ValueError for a width or multiple below 1.
+    to it (LLaMA: 256). dropout: dropout of the inner width. scales: factors of the gate before its activation, and of
+    the output (multipliers of Falcon-H1). limit: the gate is at most that, and x V in its place is within it on both
+    sides, plus 1 (gpt-oss; OpenAI 2025, whose activation is `QuickGELU`); None: as they are.
+    Raises ValueError for a width or multiple below 1, other than two scales, or a limit that is not above 0.
 
     >>> GatedMLP(96).down_proj.in_features, GatedMLP(96, multiple_of=100).down_proj.in_features
     (256, 300)
@@ -51,8 +53,15 @@ class GatedMLP(nn.Module):
         multiple_of: int = 1,
         bias: bool = False,
         dropout: float = 0.0,
+        scales: Sequence[float] = (1.0, 1.0),
+        limit: float | None = None,
     ):
         super().__init__()
+        if len(scales) != 2:
+            raise ValueError(f"scales={scales} are {len(scales)}; give those of gate and output")
+        check_above_0(limit=limit)
+        self.gate_scale, self.output_scale = scales
+        self.limit = limit
         # LLaMA's rounding: down to an integer, then up
         if width is None:
             width = 8 * dim // 3
@@ -67,7 +76,13 @@ class GatedMLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x: [... d]."""
         gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
-        return self.down_proj(self.dropout(self.activation(gate) * up))
+        if self.gate_scale != 1:
+            gate = gate * self.gate_scale
+        if self.limit is not None:
+            gate = gate.clamp(max=self.limit)
+            up = up.clamp(-self.limit, self.limit) + 1
+        y = self.down_proj(self.dropout(self.activation(gate) * up))
+        return y if self.output_scale == 1 else y * self.output_scale
 
 
 class ConvMLP(MLP):

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from seqkit.interfaces.tokens import may_read
 from seqkit.nn.block import MLP, PaddingAwareMLP
+from seqkit.nn.padding import zero_padded
 from seqkit.nn.precision import float32_or_more, no_autocast
-from seqkit.nn.recurrence import check_not_exporting
+from seqkit.nn.recurrence import is_exporting
 
 
 class AuxiliaryLoss(ABC):
@@ -41,7 +42,9 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
     With one chosen that would be 1 and the router would get no gradient: there it is the probability itself (Switch,
     equation 2). normalize_gates: False: it is for any top_k (`norm_topk_prob` of Qwen3; Qwen team 2025).
     num_experts: number of experts. top_k: experts that a token uses. expert: one of them, `dim -> nn.Module` on [t d],
-    where t may be 0. aux_loss_weight: weight of the load-balancing loss (Switch: 0.01).
+    where t may be 0. aux_loss_weight: weight of the load-balancing loss (Switch: 0.01). shared_expert: one more, which
+    all tokens use (Dai et al. 2024, DeepSeekMoE); None: none. shared_gate: True: its output times sigmoid(w x), one
+    factor for a token (Qwen3-Next). router_bias: whether the router has a bias (gpt-oss).
     Raises ValueError for fewer experts than top_k, a top_k below 1, a negative weight, or experts that fail on no
     tokens.
 
@@ -59,6 +62,9 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         expert: Callable[[int], nn.Module] = MLP,
         aux_loss_weight: float = 0.01,
         normalize_gates: bool = True,
+        shared_expert: Callable[[int], nn.Module] | None = None,
+        shared_gate: bool = False,
+        router_bias: bool = False,
     ):
         super().__init__()
         if top_k < 1 or num_experts < top_k:
@@ -71,8 +77,12 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         self.top_k = top_k
         self.aux_loss_weight = aux_loss_weight
         self.normalize_gates = normalize_gates and top_k > 1
-        self.router = nn.Linear(dim, num_experts, bias=False)
+        self.router = nn.Linear(dim, num_experts, bias=router_bias)
         self.experts = nn.ModuleList(expert(dim) for _ in range(num_experts))
+        self.shared_expert = None if shared_expert is None else shared_expert(dim)
+        self.shared_gate = nn.Linear(dim, 1, bias=False) if shared_gate else None
+        if shared_gate and shared_expert is None:
+            raise ValueError("shared_gate is of a shared expert, and there is none; leave it out")
         try:
             self.experts[0](self.router.weight.new_zeros(0, dim))
         except RuntimeError as error:
@@ -89,14 +99,23 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         Padding goes to no expert and gives zero.
         """
         tokens = rearrange(x, "b n d -> (b n) d")
-        check_not_exporting("a mixture of experts", "an MLP or GatedMLP")
-        if valid is None or valid.is_meta or (may_read(valid) and bool(valid.all())):
+        if is_exporting():
+            output = self._mix_all(tokens)
+            if valid is not None:
+                output = output.masked_fill(~rearrange(valid, "b n -> (b n) 1"), 0.0)
+        elif valid is None or valid.is_meta or (may_read(valid) and bool(valid.all())):
             output = self._mix(tokens)  # tensors without data are taken to have no padding
         else:
             real = rearrange(valid, "b n -> (b n)").nonzero()[:, 0]
             mixed = self._mix(tokens.index_select(0, real))
             output = mixed.new_zeros(tokens.shape).index_copy(0, real, mixed)
-        return rearrange(output, "(b n) d -> b n d", b=x.shape[0])
+        output = rearrange(output, "(b n) d -> b n d", b=x.shape[0])
+        if self.shared_expert is None:
+            return output
+        shared = self.shared_expert(x)
+        if self.shared_gate is not None:
+            shared = shared * self.shared_gate(x).sigmoid()
+        return output + (shared if valid is None else zero_padded(shared, valid))
 
     def _mix(self, x: Tensor) -> Tensor:
         """[t d] from x [t d]."""
@@ -111,6 +130,13 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         )
         return einsum(gates.to(outputs.dtype), outputs, "t k, t k d -> t d")
 
+    def _mix_all(self, x: Tensor) -> Tensor:
+        """`_mix` with every expert over every token: how many an expert gets is no size of an exported graph."""
+        gates, chosen = self._route(x)
+        outputs = torch.stack([expert(x) for expert in self.experts], dim=1)
+        weights = gates.new_zeros(outputs.shape[:2]).scatter(1, chosen, gates)
+        return einsum(weights.to(outputs.dtype), outputs, "t e, t e d -> t d")
+
     def _route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Gates and chosen experts, both [t k], the best first."""
         with no_autocast(x):
@@ -119,7 +145,8 @@ class MixtureOfExperts(PaddingAwareMLP, AuxiliaryLoss):
         gates, chosen = probabilities.topk(self.top_k, dim=-1)
         if self.normalize_gates:
             gates = gates / reduce(gates, "t k -> t 1", "sum")
-        self._routed = (probabilities if self.training else probabilities.detach(), chosen)
+        if not is_exporting():
+            self._routed = (probabilities if self.training else probabilities.detach(), chosen)
         return gates, chosen
 
     def _loads(self, chosen: Tensor) -> list[int]:

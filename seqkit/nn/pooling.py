@@ -6,7 +6,7 @@ b batch · n tokens · d width · k outputs
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -23,15 +23,16 @@ from seqkit.nn.padding import zero_padded
 if TYPE_CHECKING:
     from seqkit.nn.projection import Projection
 
-Pool = Literal["mean", "sum", "max", "last", "first", "parts"]
+Pool = Literal["mean", "sum", "max", "last", "first", "weighted_mean", "mean_sqrt_len", "parts"]
 
 
 class SequenceHead(nn.Module):
     """Pool the real tokens, then a linear layer: [b n d] → [b k].
 
     pool: "mean", "sum" (for quantities that add up over tokens), "max", "last" (for causal backbones), "first" (a class
-    token) or "parts" (of joined tokens: the mean of the means of the parts that an example has). transform: what the
-    pooled hidden states go through before the linear layer; None: nothing.
+    token), "weighted_mean" (token i, from 1, weighs i; Muennighoff 2022, SGPT, section 4.1), "mean_sqrt_len" (the sum
+    over the square root of the number of tokens) or "parts" (of joined tokens: the mean of the means of the parts that
+    an example has). transform: what the pooled hidden states go through before the linear layer; None: nothing.
     """
 
     def __init__(
@@ -107,18 +108,24 @@ def pooled(hidden: Tensor, valid: Tensor, pool: Pool, parts: Parts | None = None
         return hidden[torch.arange(hidden.shape[0], device=hidden.device), valid.sum(dim=1) - 1]
     if pool == "first":
         return hidden[:, 0]  # sequences are padded on the right
+    if pool == "weighted_mean":
+        place = rearrange(valid.cumsum(dim=1) * valid, "b n -> b n 1").to(hidden.dtype)
+        return (zero_padded(hidden, valid) * place).sum(dim=1) / place.sum(dim=1)
     total = zero_padded(hidden, valid).sum(dim=1)
     if pool == "sum":
         return total
+    number = real.sum(dim=1).to(hidden.dtype)
     if pool == "mean":
-        return total / real.sum(dim=1)
-    raise ValueError(f"pool={pool!r}; it is one of 'mean', 'sum', 'max', 'last', 'first', 'parts'")
+        return total / number
+    if pool == "mean_sqrt_len":
+        return total / number.sqrt()
+    raise ValueError(f"pool={pool!r}; it is one of {', '.join(map(repr, get_args(Pool)))}")
 
 
 def mean_of_parts(hidden: Tensor, parts: Parts) -> Tensor:
     """Mean [b d] of the means of the parts that each example has."""
     means = torch.zeros_like(hidden[:, 0])
-    number = hidden.new_zeros(len(hidden))
+    number = hidden.new_zeros(hidden.shape[0])
     for part in parts.values():
         mean, count = mean_of_runs(hidden, part)
         means = means + mean

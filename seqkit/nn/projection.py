@@ -51,7 +51,9 @@ class LinearProjection(Projection):
         dim: int,
         num_outputs: int,
         *,
-        pool: Literal["mean", "sum", "max", "last", "first"] = "mean",
+        pool: Literal[
+            "mean", "sum", "max", "last", "first", "weighted_mean", "mean_sqrt_len"
+        ] = "mean",
         bias: bool = False,
         activation: Activation | None = None,
     ):

@@ -5,7 +5,7 @@ b batch · n tokens · d width · t real tokens of the batch · g gates of all u
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, cast
 
@@ -272,11 +272,22 @@ def check_not_exporting(name: str, instead: str) -> None:
 def scan_tokens(
     step: Callable[[Any, tuple[Tensor, ...]], tuple[Any, Tensor]],
     state: Any,
-    inputs: tuple[Tensor, ...],
-) -> Tensor:
-    """Outputs [b n …] of `step(state, inputs of a token [b …]) -> (state, output)`. inputs: [b n …] each."""
-    by_token = tuple(x.transpose(0, 1) for x in inputs)
-    return cast(Tensor, scan(step, state, by_token)[1]).transpose(0, 1)
+    inputs: Iterable[Tensor],
+    dim: int = 1,
+) -> tuple[Tensor, Any]:
+    """Outputs of `step(state, inputs of a token) -> (state, output)`, and the last state.
+
+    dim: axis of inputs and outputs that counts the tokens.
+    """
+
+    def apart(state: Any, token: tuple[Tensor, ...]) -> tuple[Any, Tensor]:
+        state, output = step(state, token)
+        return state, output.clone()  # torch refuses a state that is an output, too
+
+    # strides of a token that depend on how many there are would fix their number
+    by_token = tuple(x.movedim(dim, 0).contiguous() for x in inputs)
+    last, outputs = scan(apart, state, by_token)
+    return outputs.movedim(0, dim), last
 
 
 def run_masked(layers: nn.RNNBase, x: Tensor, valid: Tensor) -> Tensor:
@@ -307,10 +318,10 @@ def _one_way(
         gates, real = token
         new = cell(gates, nn.functional.linear(state[0], u, of_u), state[1])
         hidden, memory = (torch.where(real, after, before) for after, before in zip(new, state))
-        return (hidden, memory), hidden.clone()
+        return (hidden, memory), hidden
 
     zero = x.new_zeros(x.shape[0], size)
-    hidden = scan_tokens(step, (zero, zero.clone()), (gates, real))
+    hidden, _ = scan_tokens(step, (zero, zero.clone()), (gates, real))
     return hidden.flip(1) if is_reversed else hidden
 
 

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from torch.utils.checkpoint import checkpoint
 
 from seqkit.nn.precision import float32_or_more, no_autocast, runs_triton
-from seqkit.nn.recurrence import check_not_exporting
+from seqkit.nn.recurrence import is_exporting, scan_tokens
 
 BLOCK = 2**20
 """States that one step of `_scan` works on: enough to fill an accelerator, and 4 MiB for each token of a chunk."""
@@ -46,7 +46,7 @@ def selective_scan(
     On CUDA `scan_triton` runs in its place where Triton is, with states in the same precision.
     `torch.compile` takes that kernel into its graph. It leaves the other scans as they are, since their loops would be
     thousands of operations to compile.
-    Raises ValueError in `torch.export`.
+    `torch.export` gets one operation, a loop over the tokens.
 
     >>> x, dt, A = torch.randn(2, 7, 3), torch.rand(2, 7, 3), -torch.rand(3, 5)
     >>> B, C = torch.randn(2, 2, 7, 5)
@@ -54,7 +54,6 @@ def selective_scan(
     >>> y.shape, state.shape
     (torch.Size([2, 7, 3]), torch.Size([2, 3, 5]))
     """
-    check_not_exporting("the selective scan of Mamba", "an LSTM or GRU")
     exact = float32_or_more(x.dtype)
     if state is None:
         state = x.new_zeros(x.shape[0], *A.shape, dtype=exact)
@@ -70,7 +69,10 @@ def _without_triton(
     x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor, exact: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """`selective_scan`, computed in `exact`, by numba where it is installed and by torch's operations elsewhere."""
-    scan = getattr(compiled_scan(x.to(exact)), "scan", _scan)
+    if is_exporting():
+        scan = _by_token
+    else:
+        scan = getattr(compiled_scan(x.to(exact)), "scan", _scan)
     with no_autocast(x):
         y, last = scan(*(t.to(exact) for t in (x, dt, A, B, C, state)))
     return y.to(x.dtype), last
@@ -141,6 +143,19 @@ def _scan_block(
         outputs.append(C_i @ h)
     y = rearrange(torch.stack(outputs), "m (b k) 1 e -> b (k m) e", k=k)[:, :n]
     return y, rearrange(h, "(b k) s e -> b k s e", k=k)[:, -1]
+
+
+def _by_token(
+    x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor, state: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`selective_scan` as one operation of an exported graph."""
+
+    def step(h: Tensor, token: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        dt_i, u_i, B_i, C_i = (rearrange(t, "b e -> b e 1") for t in token)
+        h = torch.addcmul((dt_i * A).exp() * h, u_i, B_i.mT)
+        return h, rearrange(h @ C_i, "b e 1 -> b e")
+
+    return scan_tokens(step, state, (dt, dt * x, B, C))
 
 
 def compiled_scan(x: Tensor) -> Any:

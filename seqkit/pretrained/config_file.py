@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from copy import copy
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from seqkit.errors import DataError, one_line
+from seqkit.errors import DataError, one_line, shortened
 from seqkit.files import decoded, load_json, read_small
 
 log = logging.getLogger("seqkit")
@@ -72,6 +73,8 @@ class ConfigFile:
         self._values = dict(inner)
         self._read: set[str] = set(kinds)
         self._sections: dict[str, ConfigFile] = {}
+        self._keys: Mapping[str, str] = {}
+        self._defaults: Mapping[str, Any] = {}
 
     def drop_nulls(self) -> None:
         """From here on, a key whose value is null counts as one that is not written."""
@@ -79,8 +82,21 @@ class ConfigFile:
 
     def get(self, name: str, default: Any = None) -> Any:
         """Value of a key, or the default where it is not written."""
-        self._read.add(name)
-        return self._values.get(name, default)
+        key = self._key(name)
+        self._read.add(key)
+        return self._values.get(key, self._defaults.get(name, default))
+
+    def renamed(self, keys: Mapping[str, str], defaults: Mapping[str, Any]) -> ConfigFile:
+        """The same settings by other names. keys: of the file, by these. defaults: in place of those asked for."""
+        other = copy(self)
+        other._keys = keys
+        other._defaults = defaults
+        return other
+
+    def _key(self, name: str) -> str:
+        """The key of a setting; its name itself where the file has no other."""
+        key = self._keys.get(name, name)
+        return key if key in self._values else name
 
     def section(self, name: str) -> ConfigFile:
         """Settings below a key; the type of the whole is theirs if they name none.
@@ -143,6 +159,7 @@ class ConfigFile:
 
     def refused(self, name: str, known: str) -> DataError:
         """The error for a value that is not read."""
+        key = self._key(name)
         return DataError(
-            f"{self.path}: {name} is {self._values.get(name)!r}, and what is read is {known}"
+            f"{self.path}: {key} is {shortened(repr(self._values.get(key)))}, and what is read is {known}"
         )

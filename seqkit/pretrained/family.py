@@ -64,7 +64,8 @@ class Family:
     prefix: what these names begin with in a model that has a head. heads: by `task_of` their objectives. left_out:
     beginnings of the names of weights that may be in a file and are of no use here. inputs: the section `tokenizer` of
     a recipe, from the folder; None: texts, by its `tokenizer.json`. lacks: what a run of the model does not hold, such
-    as a decoder, so that it is not written back; empty: nothing but heads.
+    as a decoder, so that it is not written back; empty: nothing but heads. old_names: ends of names in other files, and
+    those that are read in their place.
     """
 
     model: Callable[[ConfigFile], Settings]
@@ -74,6 +75,7 @@ class Family:
     left_out: tuple[str, ...] = ()
     inputs: Callable[[Path, ConfigFile], Settings] | None = None
     lacks: Callable[[ConfigFile], str] = lambda _: ""
+    old_names: Mapping[str, str] = field(default_factory=dict)
 
     def head(self, config: ConfigFile, task: str | None) -> Head | None:
         """The head for a task; None: the model has none."""
@@ -144,8 +146,11 @@ def has_classes(kind: str) -> Callable[[ConfigFile], bool]:
 
 
 def class_of(config: ConfigFile) -> str:
-    """Name of the class that a model was saved by; empty where it is not said."""
-    return str((config.get("architectures") or [""])[0])
+    """Name of the class that a model was saved by; empty where it is not said. Raises DataError for no names."""
+    names = config.get("architectures") or [""]
+    if not isinstance(names, list) or not isinstance(names[0], str):
+        raise config.refused("architectures", "a list with the name of a class")
+    return names[0]
 
 
 def depth_of(
@@ -168,6 +173,7 @@ def rotary_settings(
     Raises DataError for a scaling of the frequencies that is not read.
     """
     is_partial = share is not None
+    is_one = given is None
     if given is None:
         base = config.get("rope_theta", base)
         share = config.get("partial_rotary_factor", share)
@@ -190,9 +196,19 @@ def rotary_settings(
     if kind not in SCALINGS:
         raise config.refused(key, " or ".join(SCALINGS))
     name, needed, options = SCALINGS[kind]
+    in_training = "original_max_position_embeddings"
+    if is_one and in_training in needed and config.get(in_training) is not None:
+        left[in_training] = config.size(in_training)  # transformers prefers it
+    if name == "LongRoPEScaling" and in_training in left:
+        left.pop("long_factor", None)
+        left["max_tokens"] = left[in_training]
+        if left.get("factor") is None:
+            left["factor"] = config.size("max_position_embeddings") / left[in_training]
     if missing := [theirs for theirs in needed if theirs not in left]:
         raise config.refused(key, f"with {', '.join(missing)}")
     scaling = {RENAMED.get(theirs, theirs): left.pop(theirs) for theirs in needed}
+    for of_axes in ("mrope_section", "mrope_interleaved"):  # a text has one axis
+        left.pop(of_axes, None)
     scaling |= {theirs: x for theirs in options if (x := left.pop(theirs, None)) is not None}
     if scaling:
         rotary["scaling"] = {"type": name, **scaling}
@@ -201,7 +217,10 @@ def rotary_settings(
     return rotary
 
 
-RENAMED = {"original_max_position_embeddings": "original_max_tokens"}
+RENAMED = {
+    "original_max_position_embeddings": "original_max_tokens",
+    "short_factor": "factors",
+}
 SCALINGS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "default": ("", (), ()),
     "linear": ("LinearScaling", ("factor",), ()),
@@ -214,6 +233,11 @@ SCALINGS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         "YaRNScaling",
         ("factor", "original_max_position_embeddings"),
         ("beta_fast", "beta_slow", "attention_factor", "truncate"),
+    ),
+    "longrope": (
+        "LongRoPEScaling",
+        ("short_factor", "factor", "original_max_position_embeddings", "max_tokens"),
+        ("attention_factor",),
     ),
 }
 """Scalings of rotary frequencies by the names of transformers: ours, the settings that they need, and those they may

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,11 +19,17 @@ from seqkit.interfaces.finite import flaw
 from seqkit.pretrained.config_file import NAME, ConfigFile, own_file, read_json
 from seqkit.pretrained.families import family_of
 from seqkit.pretrained.family import Family, Head, Settings, class_of
-from seqkit.pretrained.hub import HUB, INDEX, RUN, fetched, files_of_weights
+from seqkit.pretrained.generation_config import GENERATION, Generation, Published
+from seqkit.pretrained.hub import HUB, INDEX, RUN, SENTENCES, fetched, files_of_weights
 from seqkit.pretrained.rows import Entry, Row, Rows, write
+from seqkit.tokenizers.from_file import FromFile
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from seqkit.interfaces import Tokenizer
+
+log = logging.getLogger("seqkit")
 
 TOKENIZER = "tokenizer.json"
 
@@ -107,7 +114,7 @@ def kept_files(place: Path) -> dict[str, bytes]:
 def keep_files(place: Path, run: Path) -> None:
     """Copy the settings of the foreign model that a run begins with into its folder. place: as in `kept_files`."""
     for name, content in kept_files(place).items():
-        (run / KEPT).mkdir(exist_ok=True)
+        (run / KEPT / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomic(run / KEPT / name, content)
 
 
@@ -121,9 +128,10 @@ KEPT_FILES = (
     NAME,
     "tokenizer_config.json",
     "special_tokens_map.json",
-    "generation_config.json",
+    GENERATION,
     "preprocessor_config.json",
     "processor_config.json",
+    *SENTENCES,
 )
 
 
@@ -135,11 +143,16 @@ def settings(folder: Path, task: str | None) -> Settings:
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config, task)
+    config.must_be(None, "quantization_config")
     with _understood(config):
         model = family.model(config)
         head = family.head(config, task)
         if head is not None:
             model["objective"] = head.objective(config)
+        if task in WRITES:
+            written_as = Generation(config)
+            written_as.published()
+            written_as.log_unread()
         if family.inputs is None:
             tokenizer = _texts(folder, config, model)
         else:
@@ -148,18 +161,51 @@ def settings(folder: Path, task: str | None) -> Settings:
     return {"tokenizer": tokenizer, "model": model}
 
 
+WRITES = ("NextToken", "Seq2Seq")
+"""Tasks of models that write."""
+
+
+def published(place: Path) -> Published:
+    """How a foreign model was published to write, or the model that a run began with; empty for other runs.
+
+    place: as in `kept_files`. Raises DataError for a value that means nothing.
+    """
+    folder = place if is_foreign(place) else place / KEPT
+    if not (folder / NAME).is_file():
+        return Published()
+    return Generation(ConfigFile(folder / NAME)).published()
+
+
 def _texts(folder: Path, config: ConfigFile, model: Settings) -> Settings:
     """The section `tokenizer` of a model of texts. The second table of its positions, if any, is of token types."""
     path = own_file(folder / TOKENIZER)
     if not path.is_file():
         raise DataError(
-            f"{folder} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)"
+            f"{folder} has no {TOKENIZER}; save its fast tokenizer there with transformers: "
+            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
     _, *types = _position(model).get("sizes", [0])
     num_ids = config.get("vocab_size")
     if num_ids is not None:
         num_ids = config.size("vocab_size")
     return {"type": "FromFile", "path": str(path), "num_ids": num_ids, "token_types": sum(types)}
+
+
+def check_vocabulary(tokenizer: Tokenizer | None) -> None:
+    """Log a warning where a tenth of a model's ids or more are no token's: the file may be another model's.
+
+    Raises DataError for a file that is not read, or has more ids than the model.
+    """
+    if not isinstance(tokenizer, FromFile) or tokenizer.num_ids is None:
+        return
+    known = tokenizer.num_known_ids
+    if known <= 0.9 * tokenizer.num_ids:
+        log.warning(
+            "%s has %s ids, and the model %s; check that it is this model's tokenizer",
+            tokenizer.path,
+            f"{known:,}",
+            f"{tokenizer.num_ids:,}",
+        )
 
 
 def _position(model: Settings) -> Settings:
@@ -203,11 +249,11 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
     task: as in `settings`; its head is read if the file has one. Weights are read one by one, on access, so a model
     that copies each has them in memory once.
     Raises DataError if a file is missing or damaged, or a weight is unknown or missing. Reading a weight raises it,
-    too, if the weight has another size than the table says, is NaN, or is not floating-point.
+    too, if the weight has another size than the table says, is NaN, or is of no dtype of `DTYPES`.
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config, task)
-    theirs = SavedTensors(folder, family.prefix)
+    theirs = SavedTensors(folder, family.prefix, family.old_names)
     with _understood(config):
         head = family.head(config, task)
         of_head = [
@@ -291,10 +337,10 @@ class SavedTensors(ReadOnAccess):
 
     folder: has one file, or several that an index lists. prefix: prefix of the names in a file of a model with a head.
     sha256: digest of all files. Raises DataError for files that are missing, damaged or not regular, and on access for
-    tensors that hold NaN or are not floating-point.
+    tensors that hold NaN or are of no dtype of `DTYPES`.
     """
 
-    def __init__(self, folder: Path, prefix: str):
+    def __init__(self, folder: Path, prefix: str, old_names: Mapping[str, str]):
         self.folder = folder
         digest = hashlib.sha256()
         self._places = {}
@@ -308,14 +354,14 @@ class SavedTensors(ReadOnAccess):
                 )
             for name in names:
                 if not name.endswith(BUFFERS):
-                    self._places[_plain(name, prefix)] = (held, name)
+                    self._places[_plain(name, prefix, old_names)] = (held, name)
         self.sha256 = digest.hexdigest()
 
     def __getitem__(self, name: str) -> Tensor:
         held, key = self._places[name]
         x: Tensor = held.get_tensor(key)
         wrong = str(x.dtype).removeprefix("torch.")
-        if x.is_floating_point():
+        if wrong in DTYPES:
             x = x.float()
             wrong = flaw(x)
         if wrong:
@@ -388,6 +434,10 @@ def _mask_id(folder: Path, family: Family) -> int | None:
     return None
 
 
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+"""Types of weights that are read. Narrower ones are scaled, and how is said elsewhere."""
+
+
 BUFFERS = (
     ".attn.bias",
     ".attn.masked_bias",
@@ -408,9 +458,9 @@ OLD_NAMES = {
 """Suffixes of names in old files: norms from TensorFlow, and convolutions with weight norm before torch 2.0."""
 
 
-def _plain(name: str, prefix: str) -> str:
+def _plain(name: str, prefix: str, old_names: Mapping[str, str]) -> str:
     """A name as present files have it, without the prefix of a model with a head."""
-    for old, new in OLD_NAMES.items():
+    for old, new in {**OLD_NAMES, **old_names}.items():
         if name.endswith(old):
             name = name.removesuffix(old) + new
     return name.removeprefix(prefix)

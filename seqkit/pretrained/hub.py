@@ -26,6 +26,13 @@ ONE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 RUN = "config.yaml"
 SHARD = r"model-[0-9]+-of-[0-9]+\.safetensors"
+SENTENCES = (
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "1_Pooling/config.json",
+)
+"""Files of sentence-transformers, which say how texts become vectors."""
 SETTINGS = (
     NAME,
     "generation_config.json",
@@ -34,9 +41,9 @@ SETTINGS = (
     "special_tokens_map.json",
     "tokenizer_config.json",
     "tokenizer.json",
-    "modules.json",
-    "sentence_bert_config.json",
-    "1_Pooling/config.json",
+    *SENTENCES,
+    "2_Dense/config.json",
+    "2_Dense/model.safetensors",
 )
 """Files that are fetched beside the weights, if a model has them."""
 

@@ -43,6 +43,12 @@ PROCESSORS: dict[str, Settings] = {
     "BeitImageProcessor": _SQUARE,
     "BitImageProcessor": _SHORTEST,
     "CLIPImageProcessor": _SHORTEST,
+    "DINOv3ViTImageProcessor": {
+        **_SQUARE,
+        "resample": 2,
+        "image_mean": IMAGENET[0],
+        "image_std": IMAGENET[1],
+    },
     "SiglipImageProcessor": {**_SQUARE, "default_to_square": False},
 }
 """Values of keys that a file does not write, or writes as null, by the name of the class."""
@@ -81,6 +87,10 @@ def image_settings(folder: Path) -> Settings:
         )
     config.drop_nulls()
     found = _settings(config, {**DEFAULTS, **PROCESSORS[kind]})
+    if kind.startswith("DINOv3") and "resize" in found:
+        # a bicubic one would leave [0, 1], where pixels stay
+        config.must_be(2, "resample")
+        found["resize"]["rounds"] = False
     config.log_unread()
     return found
 

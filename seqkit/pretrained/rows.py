@@ -63,6 +63,16 @@ class Pairs:
         return rearrange(torch.cat([first, rest]), "h c ... -> (h c) ...")
 
 
+class Negated:
+    """Numbers of the other sign."""
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """-x."""
+        return -x
+
+    write = read
+
+
 class Transposed:
     """A weight that stands as [i o] (`Conv1D` of transformers); a bias stays as it is."""
 
@@ -75,7 +85,7 @@ class Transposed:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the first axis, which is written elsewhere."""
+    """One entry of the first axis; rows of `changes` in the order of their entries write them all."""
 
     index: int
 
@@ -84,8 +94,49 @@ class Entry:
         return x[self.index]
 
     def write(self, x: Tensor, /) -> Tensor:
-        """Not used: the whole tensor has a row of its own."""
-        raise NotImplementedError
+        """The entry."""
+        return x
+
+
+@dataclass(frozen=True)
+class Half:
+    """One of two things that each head of a projection has, one after the other: rows [(h two c) ...].
+
+    Two rows of a table read the two, and `write` adds what they write: x + (-0) is x to the last bit.
+    change: of the one.
+    """
+
+    index: int
+    channels: int
+    change: Change | None = None
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """[(h c) ...] of one."""
+        both = rearrange(x, "(h two c) ... -> two (h c) ...", two=2, c=self.channels)
+        return both[self.index] if self.change is None else self.change.read(both[self.index])
+
+    def write(self, x: Tensor, /) -> Tensor:
+        """Both, of which the other is -0."""
+        if self.change is not None:
+            x = self.change.write(x)
+        both = x.new_full((2, *x.shape), -0.0)
+        both[self.index] = x
+        return rearrange(both, "two (h c) ... -> (h two c) ...", c=self.channels)
+
+
+@dataclass(frozen=True)
+class Permuted:
+    """Rows in another order. order: [o], the row there of each of ours."""
+
+    order: Tensor
+
+    def read(self, x: Tensor, /) -> Tensor:
+        """Our order."""
+        return x[self.order]
+
+    def write(self, x: Tensor, /) -> Tensor:
+        """Their order."""
+        return x[self.order.argsort()]
 
 
 @dataclass(frozen=True)
@@ -110,8 +161,8 @@ class Row:
     """A tensor of ours from one or several of theirs, side by side along the first axis.
 
     ours: its name. theirs: their names; an empty one stands for the bias of keys that have none there: softmax ignores
-    it, so zeros are read, and it is dropped as it is written. sizes: rows of each of theirs; None: equal ones.
-    changes: of each of theirs before they are joined; None: none of it. whole: of the joined tensor. may_miss: True:
+    it, so zeros are read, and it is dropped as it is written. changes: of each of theirs before they are joined; None:
+    none of it. sizes: rows of each of theirs after that; None: equal ones. whole: of the joined tensor. may_miss: True:
     neither side needs to have it. zeros: so many zeros are read where they do not have it; None: it is an error.
     is_alias: True: a second name of theirs, which is compared and not written.
     """
@@ -148,13 +199,13 @@ class Row:
                 next(rest) if name else given[0].new_zeros(size, *given[0].shape[1:])
                 for name, size in zip(self.theirs, self.sizes)
             ]
-        if self.sizes is not None:
-            for name, x, size in zip(self.theirs, given, self.sizes):
-                if len(x) != size:
-                    raise ValueError(f"{name} has {len(x)} rows in place of {size}")
         parts = [
             x if change is None else change.read(x) for x, change in zip(given, self._changes())
         ]
+        if self.sizes is not None:
+            for name, x, size in zip(self.theirs, parts, self.sizes):
+                if len(x) != size:
+                    raise ValueError(f"{name} has {len(x)} rows in place of {size}")
         joined = parts[0] if len(parts) == 1 else torch.cat(parts)
         if self.whole is None:
             return joined
@@ -166,12 +217,17 @@ class Row:
         if len(self.theirs) == 1:
             parts = [x]
         else:
-            parts = list(x.split(self.sizes or len(x) // len(self.theirs)))
+            parts = list(x.split(self.sizes or -(-len(x) // len(self.theirs))))
         found = {}
         for name, part, change in zip(self.theirs, parts, self._changes(), strict=True):
             if name:
                 found[name] = (part if change is None else change.write(part)).contiguous()
         return found
+
+    @property
+    def is_half(self) -> bool:
+        """Whether another row has the rest of one of their tensors."""
+        return any(isinstance(change, Half) for change in self.changes)
 
     def _changes(self) -> Sequence[Change | None]:
         return self.changes or (None,) * len(self.theirs)
@@ -243,14 +299,22 @@ def write(table: Rows, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor]
     Raises KeyError with the name of one of ours that is missing; ValueError where two of ours that are one tensor of
     theirs differ.
     """
+    import torch
+
     found: dict[str, Tensor] = {}
+    entries: dict[str, list[Tensor]] = {}
     written: set[str] = set()
     for row in table:
         if row.is_alias or (row.may_miss and row.ours not in weights):
             continue
         for name, x in row.write(weights[row.ours]).items():
-            if name in found and not x.equal(found[name]):
+            if any(isinstance(change, Entry) for change in row.changes):
+                entries.setdefault(name, []).append(x)
+                continue
+            if name in found and row.is_half:
+                x = found[name] + x
+            elif name in found and not x.equal(found[name]):
                 raise ValueError(f"{row.ours} differs from the other tensor that is {name} there")
             found[name] = x
         written.add(row.ours)
-    return found, written
+    return {**found, **{name: torch.stack(parts) for name, parts in entries.items()}}, written

@@ -135,6 +135,8 @@ from seqkit.nn.position.rotary
 from seqkit.nn.position.bias
   ALiBi | a fixed penalty by distance | longer sequences than in training
   T5Bias | a learned bias per bucket of distances | text of any length, as T5
+from seqkit.nn.position.disentangled
+  DisentangledPosition | a learned vector per bucket of distances | weights of DeBERTa; bidirectional
 == rotary_scaling
 from seqkit.nn.position.rotary_scaling
   LinearScaling | all frequencies divided by a factor | longer sequences (Gemma 3)
@@ -170,6 +172,10 @@ from seqkit.nn.mixers.mlstm
   MLSTM | xLSTM's matrix memory with exponential gates | recall over long sequences; generation at constant cost
 from seqkit.nn.mixers.rg_lru
   RGLRU | a convolution and a gated linear recurrent unit | hybrids as Griffin
+from seqkit.nn.mixers.parallel
+  ParallelMixer | attention and a state side by side | hybrids as Falcon-H1
+from seqkit.nn.mixers.short_convolution
+  ShortConvolution | a gated convolution over three tokens | hybrids as LFM2, cheap on any device
 from seqkit.nn.mixers.slstm
   SLSTM | xLSTM's LSTM, token by token: no chunks | counts and states, where time is no matter
 == mechanism

@@ -53,6 +53,9 @@ FITS = 330
 MAX_SHOWN_INPUT = 300
 """Characters of the input that the page repeats."""
 
+EVEN = 0.98
+"""Share of the largest entropy from which on a head is called even."""
+
 Names = tuple[list[str], list[str]]
 """Names of queries and of keys."""
 
@@ -269,7 +272,7 @@ def _views(
         valid = torch.ones(1, weights[0].shape[1], dtype=torch.bool)
         nats = np.stack([entropy(one.weights[:1], valid)[0].numpy() for one in own])
         title = titles.get(stack, f"Attention of the {stack}")
-        note = _heatmap_note(stack, is_signed=is_signed)
+        note = _heatmap_note(stack, is_signed=is_signed) + _evenness(weights)
         yield View.of(title, note, heatmaps(weights, *names[stack], nats))
         if stack in ("", "encoder") and not is_signed:
             rows = rollout(own)[0].numpy()
@@ -285,6 +288,27 @@ def _views(
             )
             figure = attended(renderer, raw, tokens, received * len(rows))
             yield View.of("Attention on the example", note, figure)
+
+
+def _evenness(weights: Sequence[np.ndarray]) -> str:
+    """A sentence on heads that attend to all columns alike; empty: there is none. weights: [h n m] of each layer."""
+    heads = [head for layer in weights for head in layer]
+    even = sum(_is_even(head) for head in heads)
+    if not even:
+        return ""
+    found = f" Heads that attend to all columns about alike, as before training: {even} of {len(heads)}."
+    return f"{found} Their pictures say nothing about the example."
+
+
+def _is_even(weights: np.ndarray) -> bool:
+    """Whether the rows of a head [n m] have on average 98 % of the largest entropy that their columns allow."""
+    shares = []
+    for row in weights:
+        seen = row[row > 0]
+        if len(seen) > 1:
+            entropy = -(seen * np.log(seen / seen.sum())).sum() / seen.sum()
+            shares.append(entropy / np.log(len(seen)))
+    return bool(shares) and float(np.mean(shares)) >= EVEN
 
 
 def _heatmap_note(stack: str, *, is_signed: bool) -> str:

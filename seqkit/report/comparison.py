@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,7 +152,7 @@ def _ranked_row(results: Results, row: Row, rank: int) -> list[Cell]:
     small = f"width {row.width}, depth {row.depth or DASH}" if row.width else ""
     style = "best" if rank == 1 and is_best(results, row) else ""
     place = Cell(DASH if row.broken else str(rank))
-    for is_so, word in ((untrained(row, metric), "untrained"), (row.broken, "breaks a law")):
+    for is_so, word in ((untrained(row, metric), "near chance"), (row.broken, "breaks a law")):
         if is_so:
             small = f"{word}, {small}".removesuffix(", ")
     value = Cell(metric.mean(row.mean, row.std), metric.interval(row.interval))
@@ -200,6 +200,14 @@ def values_are(results: Results) -> str:
     if weights == {"best"}:
         found += ", each run with its best weights on validation data"
     return found
+
+
+def number_of_runs(plans: Collection[Plan]) -> str:
+    """How many runs they are, in words."""
+    number = sum(plan.num_cells for plan in plans)
+    if any(plan.settings.until_sure is not None for plan in plans):
+        return f"up to {number} runs, as seeds end where they decide (tuning may add some)"
+    return f"{number} runs or more"
 
 
 def plan_table(plan: Plan) -> Table:

@@ -123,9 +123,11 @@ def curves(
 ) -> Figure:
     """Curves over optimizer steps, and levels as dashed and dotted lines, by what the legend says of them.
 
+    The axis is that of the curves: a level that would flatten them is a number in the legend.
     unit: label of the vertical axis. kept: the step of which the run has the weights, marked on the last curve.
     """
-    figure, (axes,) = new_figure(4.6, 2.7)
+    figure, (axes,) = new_figure(4.6, 2.9)
+    scale_axis(axes, "y", [y for one in series for y in one.y])
     for one in series:
         color = COLORS.get(one.label, BLUE)
         marker = "o" if len(one.x) < 3 else None
@@ -140,15 +142,37 @@ def curves(
         place = int(np.abs(np.asarray(last.x) - kept).argmin())  # steps are logged from 0
         point = (last.x[place], last.y[place])
         axes.plot(*point, "o", color=color, markersize=5, label="kept weights")
+    least, most = axes.get_ylim()
     for (label, level), style in zip((levels or {}).items(), ("--", ":")):
-        if level is not None:
-            axes.axhline(level, color=INK, linestyle=style, linewidth=1, label=label)
+        if level is None:
+            continue
+        look = {"color": INK, "linestyle": style, "linewidth": 1}
+        if _is_near(axes, level, least, most):
+            axes.axhline(level, label=label, **look)
+        else:
+            side = "above" if level > most else "below"
+            axes.plot([], [], label=f"{label}: {format_number(level)}, {side}", **look)
     axes.set(xlabel="optimizer steps", ylabel=unit)
     axes.xaxis.set_major_locator(
         MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1)
     )
-    axes.legend()
+    _legend_above(axes)
     return figure
+
+
+def _is_near(axes: Axes, level: float, least: float, most: float) -> bool:
+    """Whether a level is so near to the curves, from `least` to `most`, that they keep most of the axis."""
+    if level <= 0 and axes.get_yscale() == "log":
+        return False
+    change = axes.transScale.transform
+    (_, low), (_, high), (_, at) = change([(1, least), (1, most), (1, level)])
+    room = 0.75 * (high - low)
+    return bool(low - room <= at <= high + room)
+
+
+def _legend_above(axes: Axes) -> None:
+    """A legend above the axes, where it lies on no line."""
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.02), ncols=2, borderaxespad=0)
 
 
 @rc_context(STYLE)
@@ -203,7 +227,7 @@ def scatter(target: np.ndarray, preds: np.ndarray, *, rmse: float) -> Figure:
     label = f"test, RMSE {format_number(rmse)}"
     axes.scatter(target, preds, s=12, color=BLUE, alpha=0.7, linewidths=0, label=label)
     axes.set(xlabel="target", ylabel="prediction (target's unit)", aspect="equal")
-    axes.legend()
+    _legend_above(axes)
     return figure
 
 

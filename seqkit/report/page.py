@@ -13,6 +13,7 @@ from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.interfaces import IGNORE
 from seqkit.report.headline import cautions, headline, network_alone, remarks, split_sizes
+from seqkit.report.importance import importance
 from seqkit.report.learning_curves import learning_curves
 from seqkit.report.modality import find_renderer
 from seqkit.report.samples import MAX_EXAMPLES, Picker, Section, samples
@@ -82,7 +83,8 @@ def _collect(folder: Path, moved_to: str | None = None) -> Values:
         unit = "examples"
         sections = list[Section]()
         if data is not None:
-            sections = samples(trained.objective, Picker(trained, data))
+            picker = Picker(trained, data)
+            sections = [*samples(trained.objective, picker), *importance(picker)]
             if getattr(trained.objective, "level", "") == "token" and summary.get("num_test") == 1:
                 unit = f"{find_renderer(data.tokenizer).unit} of one example"
                 summary = summary.changed(**_labelled(data))

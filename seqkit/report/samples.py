@@ -6,6 +6,7 @@ b batch · n tokens · k classes · m predictions · f features
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,9 @@ import torch
 from torch import Tensor
 from torchmetrics.functional.classification import binary_auroc
 
+from seqkit.data.graph_files import read_graph
 from seqkit.data.module import DataModule
+from seqkit.data.sources.graph_file import GraphFile
 from seqkit.generation import Sampling, stream_text
 from seqkit.interfaces import IGNORE, LabeledBatch, LossOutput, Objective, TokenBatch, Tokens
 from seqkit.objectives.classify import Classify
@@ -37,8 +40,10 @@ from seqkit.report.figures import FEW_CLASSES, confusion, scatter, svg
 from seqkit.report.modality import Renderer, find_renderer
 from seqkit.report.modality.audio import MAX_SECONDS, player_source
 from seqkit.report.modality.graph import GraphRenderer
-from seqkit.report.modality.series import forecast, steps_of
+from seqkit.report.modality.series import error_by_step, forecast, steps_of
 from seqkit.report.numbers import format_number
+from seqkit.runs.intervals import COVERAGE, half_widths
+from seqkit.runs.summary import Interval
 from seqkit.runs.trained_model import TrainedModel
 
 MAX_EXAMPLES = 2000
@@ -56,8 +61,15 @@ NUM_DIRECTIONS = 6
 WHOLE = 440
 """Points from which on a section has the page's whole width."""
 
+MAX_WRONG = 20
+"""Rows of the table of wrong nodes."""
+
 MAX_CLASSES = 100
 """Rows of the table of classes."""
+
+
+StepErrors = tuple[Tensor, Tensor]
+"""Absolute errors [b k] by step ahead, of a forecast and of another."""
 
 
 class Error(NamedTuple):
@@ -67,6 +79,9 @@ class Error(NamedTuple):
     caption: str
     place: int
 
+
+NUMBER = re.compile(rf"[-−+]?[\d.,]+(e[-+]?\d+)?( %)?|{DASH}|")
+"""A cell with a number, or with none."""
 
 Span = tuple[str, str]
 """A piece of text and its class in the page's style: "", "prompt", "masked", "right" or "wrong"."""
@@ -104,6 +119,14 @@ class Section:
     rows: Sequence[Sequence[str]] = ()
     points: float = 0
     per_row: int = 0
+
+    @property
+    def are_numbers(self) -> list[bool]:
+        """Whether each column of the table is numbers, which stand on the right; the first one is names."""
+        return [
+            i > 0 and all(NUMBER.fullmatch(row[i]) for row in self.rows)
+            for i in range(len(self.columns))
+        ]
 
 
 @dataclass(frozen=True)
@@ -264,13 +287,36 @@ def _(objective: Classify, picker: Picker) -> list[Section]:
     if renderer.is_text:
         sections.append(_tagged(objective, picker))
     elif isinstance(renderer, GraphRenderer) and len(label) == 1:
-        right = torch.where(known, 1 - 2 * is_wrong.int(), 0)[0].numpy()
-        figure = renderer.answered(picker.data.splits().test[0].raw, right)
-        note = (
-            "Green test nodes are right and red ones wrong; the class of a grey one was not asked."
-        )
-        sections.append(Section("The graph", note, [svg(figure)]))
+        assert output.prediction is not None
+        sections += _graph(renderer, picker, label[0], output.prediction[0])
     return sections
+
+
+def _graph(
+    renderer: GraphRenderer, picker: Picker, label: Tensor, prediction: Tensor
+) -> list[Section]:
+    """The one graph with its answers, and its wrong nodes by name. label: [n]. prediction: [n k]."""
+    names = picker.trained.objective.classes
+    raw = picker.data.splits().test[0].raw
+    preds = prediction.argmax(dim=-1)
+    is_wrong = (label != IGNORE) & (preds != label)
+    right = torch.where(label != IGNORE, 1 - 2 * is_wrong.int(), 0).numpy()
+    note = "Test nodes are right (green) or wrong (orange); the class of a grey one was not asked."
+    drawn = Section("The graph", note, [svg(renderer.answered(raw, right))])
+    nodes = renderer.token_names(raw, picker.trained.encode(raw))
+    if isinstance(source := picker.data.source, GraphFile):
+        nodes = read_graph(source.path).ids
+    shares = prediction.softmax(dim=-1).amax(dim=-1)
+    order = [i for i in shares.argsort(descending=True).tolist() if is_wrong[i]]
+    if not order:
+        return [drawn]
+    rows = [
+        (nodes[i], names[preds[i]], f"{100 * shares[i]:.0f} %", names[label[i]])
+        for i in order[:MAX_WRONG]
+    ]
+    note = f"These {len(rows)} of {len(order):,} wrong nodes have the highest probability."
+    columns = ("node", "predicted", "probability", "right")
+    return [drawn, Section("Wrong nodes", note, columns=columns, rows=rows)]
 
 
 def class_sections(counts: np.ndarray, names: Sequence[str], unit: str) -> list[Section]:
@@ -376,6 +422,7 @@ def _(objective: Regress, picker: Picker) -> list[Section]:
     targets = list[Tensor]()
     predicted = list[Tensor]()
     errors = list[Error]()
+    ahead = list[StepErrors]()
     has_one_target = objective.level == "sequence" and len(objective.mean) == 1
     for places, label, output in picker.outputs():
         assert output.prediction is not None
@@ -383,6 +430,8 @@ def _(objective: Regress, picker: Picker) -> list[Section]:
         assert output.preds is not None
         targets.append(output.target)
         predicted.append(output.preds)
+        if objective.forecast:
+            ahead.append(_step_errors(objective, picker, places, label, output.prediction))
         rights = objective.in_unit(label).reshape(-1).tolist() if has_one_target else ()
         for place, found, right in zip(places, objective.decode(output.prediction), rights):
             if not math.isnan(right):
@@ -394,14 +443,39 @@ def _(objective: Regress, picker: Picker) -> list[Section]:
     figure = scatter(target, preds, rmse=float(np.sqrt(np.mean((target - preds) ** 2))))
     sections = [Section("Predictions and targets", note, [svg(figure)])]
     if objective.forecast:
-        return [*sections, _forecasts(objective, picker)]
+        return [*sections, _by_step(ahead), _forecasts(objective, picker)]
     note = "These predictions are furthest from their targets, which follow."
     return sections + picker.largest("Largest errors", note, errors)
+
+
+def _step_errors(
+    objective: Regress,
+    picker: Picker,
+    places: Sequence[int],
+    label: Tensor,
+    prediction: Tensor,
+) -> StepErrors:
+    """Absolute errors [b k] of the model, and of the last value that it reads."""
+    column, *_ = objective.learned["column"]
+    last = torch.tensor([steps_of(raw)[-1, column] for raw in picker.raws(places)])
+    target = objective.in_unit(label).reshape(len(label), -1)
+    return objective.absolute_errors(prediction, label).cpu(), (target - last[:, None]).abs()
+
+
+def _by_step(errors: Sequence[StepErrors]) -> Section:
+    """The root mean square error of each step ahead."""
+    ours, last = (
+        torch.cat(one).square().nanmean(dim=0).sqrt().numpy() for one in zip(*errors, strict=True)
+    )
+    note = "The error over all test windows, by how far ahead a step is; dashed, that of repeating the last value."
+    return Section("Error by step ahead", note, [svg(error_by_step(ours, last))])
 
 
 def _forecasts(objective: Regress, picker: Picker) -> Section:
     """Windows that are evenly spread over the test split, with what followed and what was predicted."""
     column, *_ = objective.learned["column"]
+    known = [Interval(**one) for one in picker.trained.summary.get("intervals", [])]
+    widths = np.array(half_widths(objective, known))
     last = len(picker.examples) - 1
     places = np.unique(np.linspace(0, last, NUM_SHOWN).round().astype(int)).tolist()
     batch, label = picker.examples[0, places]
@@ -414,9 +488,11 @@ def _forecasts(objective: Regress, picker: Picker) -> Section:
         shown = max(2 * len(right), 24)
         past = steps_of(picker.data.splits().test[place].raw)[-shown:, column]
         caption = f"RMSE {format_number(float(np.sqrt(np.nanmean((guess - right) ** 2))))}"
-        figure = svg(forecast(past, right, guess))
+        figure = svg(forecast(past, right, guess, widths))
         examples.append(Shown(caption, picker.origin(place), [figure]))
     note = "The last steps of some test windows. Left of the dotted line the model reads, in colour is its forecast."
+    if len(widths):
+        note += f" {100 * COVERAGE} % of values were within the band around it."
     return Section("Forecasts", note, examples=examples, points=72 * 2.8)
 
 

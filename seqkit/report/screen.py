@@ -101,7 +101,7 @@ def _score(results: Results, row: Row) -> Cell:
         small = "breaks a law"
     else:
         is_untrained = untrained(row, metric)
-        small = f"{'untrained ' if is_untrained else ''}{metric.interval(row.interval)}"
+        small = f"{'near chance ' if is_untrained else ''}{metric.interval(row.interval)}"
         if beaten := better_than(results, row.name):
             small = f"{small} better than {listed(beaten)}".lstrip()
     return Cell(

@@ -91,14 +91,14 @@ def _seeds(results: Results, rows: Sequence[Row]) -> Iterator[str]:
     """Sentences on candidates that never left chance, and on seeds that their mean hides."""
     for row in rows:
         if why := untrained(row, results.metric):
-            yield f"{row.name} is untrained: {why}."
+            yield f"{row.name} is near chance: {why}."
         elif told := groups(row, results):
             yield told
 
 
 def named(results: Results, name: str) -> str:
     """The name of a candidate, which says so where it never left chance."""
-    return f"{name} (untrained)" if untrained(results.by_name[name], results.metric) else name
+    return f"{name} (near chance)" if untrained(results.by_name[name], results.metric) else name
 
 
 def _too_good(results: Results, rows: Sequence[Row]) -> Iterator[str]:
@@ -130,6 +130,8 @@ def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
         text = f"One seed decides nothing between {one} and {other}{budget}. {mean}"
     elif pair.difference == 0:
         text = f"{one} and {other} have the same mean {metric.label}{budget}"
+        if best.mean == metric.perfect:
+            text += ", the best that there is, so this test cannot rank them"
     elif pair.better is not None:
         text = f"{one} is better than {other}{budget}. Its mean {metric.label} is {amount}"
     elif pair.p_holm is not None and pair.p_holm < 1 - LEVEL:
@@ -149,7 +151,7 @@ def _answer(results: Results, best: Row, rival: Row, pair: Difference) -> str:
     if best.cost and rival.cost:
         ratio = best.cost.tokens_per_second / rival.cost.tokens_per_second
         remarks.append(
-            f"{best.name} trains at {format_number(ratio, '×', digits=3)} the speed of {rival.name} on this machine"
+            f"{best.name} trains at {format_number(ratio, '×', digits=2)} the speed of {rival.name} on this machine"
         )
     return ". ".join([text, *remarks]) + "."
 
@@ -186,15 +188,26 @@ def _remarks(row: Row) -> Iterator[str]:
 
 
 def _others(results: Results, pair: Difference, names: Sequence[str]) -> Iterator[str]:
-    """Which of the other candidates the best one is better than."""
-    known = {name: results.difference(pair.a, name) for name in names}
-    better = {name for name, one in known.items() if one is not None and one.better == pair.a}
-    worse = [named(results, name) for name in names if name in better]
-    equal = [named(results, name) for name in names if name not in better]
+    """Which of the other candidates the best one is better than, and against which that is not settled, and why."""
+    worse = []
+    equal = []
+    open_ = {}
+    for name in names:
+        one = results.difference(pair.a, name)
+        shown = named(results, name)
+        if one is not None and one.better == pair.a:
+            worse.append(shown)
+        elif one is not None and one.p_holm is not None and one.p_holm < 1 - LEVEL:
+            open_[shown] = doubts(one, results)
+        else:
+            equal.append(shown)
     if worse:
         yield f"{pair.a} is{' also' if pair.better else ''} better than {listed(worse)}."
     if equal:
         yield f"{pair.a} is not shown to be better than {listed(equal, 'or')}."
+    if open_:
+        why = " ".join(dict.fromkeys(one for found in open_.values() for one in found))
+        yield f"{pair.a} is ahead of {listed(list(open_))} by more than chance, but that is not settled. {why}".rstrip()
 
 
 def trial_sentence(results: Results) -> str | None:
@@ -292,7 +305,12 @@ def tuning_sentence(results: Results) -> str:
         return "It is not recorded how these runs were tuned."
     if tuning.lr_trials < 2:
         return "Nothing was tuned. Each candidate has the learning rate of its configuration."
+    rates = [
+        len({one.values.get("optimizer.lr") for one in row.trials}) for row in results.candidates
+    ]
     tried = plural(tuning.lr_trials, "learning rate")
+    if max(rates, default=0) > tuning.lr_trials:
+        tried = f"{tuning.lr_trials} to {max(rates)} learning rates"
     if len(tuning.optimizers) > 1:
         tried += f" each of {listed(tuning.optimizers)}"
     text = (

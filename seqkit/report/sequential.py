@@ -9,6 +9,7 @@ from seqkit.comparison.sequential import too_fine
 from seqkit.comparison.settings import MIN_SEEDS
 from seqkit.comparison.statistics import LEVEL
 from seqkit.comparison.types import Difference, Results, Verdict
+from seqkit.comparison.verdicts import doubts
 from seqkit.report.numbers import listed, plural
 from seqkit.report.table import Cell, Table
 
@@ -35,7 +36,22 @@ def conclusion(results: Results, names: Mapping[str, str]) -> str:
     margin = f"{results.until_sure:g} {unit.removesuffix('s') if results.until_sure == 1 else unit}"
     seeds = plural(len(results.seeds), "seed")
     reference = names[results.reference]
-    return f"Against {reference}, by a margin of {margin.rstrip()}, with up to {seeds}: {'; '.join(found)}."
+    known = [
+        f"{names[pair.a]} is {_side(pair, results)} than {reference}, by more or less than that"
+        for pair in results.differences
+        if pair.verdict == "undecided" and _side(pair, results)
+    ]
+    told = "; ".join(found)
+    said = f"Against {reference}, by a margin of {margin.rstrip()}, with up to {seeds}: {told}."
+    return " ".join([said, *(f"{one}." for one in known)])
+
+
+def _side(pair: Difference, results: Results) -> str:
+    """On which side of zero the whole interval of a difference is; empty: on both, or it is in doubt."""
+    low, high = sorted(results.metric.sign * bound for bound in pair.interval or (0, 0))
+    if low <= 0 <= high or doubts(pair, results):
+        return ""
+    return "better" if low > 0 else "worse"
 
 
 def verdicts(results: Results) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -61,14 +62,46 @@ def rich_table(
     return drawn
 
 
+NARROW = (14, 8)
+"""Characters to which long titles and cells are broken, at blanks, commas, hyphens and plus signs."""
+
+MAX_WIDTH = 500
+"""Characters of the widest table."""
+
+
 def print_table(table: Table) -> None:
-    """Print a table to the terminal."""
+    """Print a table to the terminal. Where it is too wide, cells are broken between words, and no word is."""
     rows = [
-        ["\n".join(map(one_line, filter(None, (cell.text, cell.small)))) for cell in row]
+        [[one_line(text) for text in (cell.text, cell.small) if text] for cell in row]
         for row in table.rows
     ]
-    drawn = rich_table([*map(one_line, table.head)], rows, left=[table.name])
-    Console(markup=False, emoji=False).print(drawn)
+    head = [*map(one_line, table.head)]
+    console = Console(markup=False, emoji=False)
+    drawn = rich_table(head, ([*map("\n".join, row)] for row in rows), left=[table.name])
+    unlimited = console.options.update(width=MAX_WIDTH)
+    for most in NARROW:
+        if console.measure(drawn, options=unlimited).maximum <= console.width:
+            break
+        broken = (
+            ["\n".join(_broken(text, most) for text in texts) for texts in row] for row in rows
+        )
+        titles = [_broken(title, most) for title in head]
+        drawn = rich_table(titles, broken, left=[table.name], padding=0)
+        for column in drawn.columns:
+            column.no_wrap = True
+    # one that is wider still goes on below
+    console.width = max(console.width, console.measure(drawn, options=unlimited).maximum)
+    console.print(drawn)
+
+
+def _broken(text: str, most: int) -> str:
+    """A text in lines of at most so many characters, but for words that are longer."""
+    lines = [""]
+    for piece in re.split(r"(?<=[ ,])|(?<=[A-Za-z][+-])", text):
+        if lines[-1] and len(lines[-1] + piece.rstrip()) > most:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def to_csv(table: Table) -> str:

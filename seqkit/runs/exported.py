@@ -16,6 +16,7 @@ from seqkit.files import load_json, read_mapping, to_yaml, whole_folder, write_a
 from seqkit.pretrained import folder as foreign
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.family import task_of
+from seqkit.pretrained.hub import SENTENCES
 from seqkit.runs.folder import CONFIG, GIVEN, STATE, SUMMARY, digests
 from seqkit.runs.joined import FILE as JOINED
 from seqkit.tokenizers.from_file import NAME as TOKENIZER
@@ -47,7 +48,12 @@ def to_hf(trained: TrainedModel, out: Path) -> list[str]:
         )
     with whole_folder(out) as part:
         for name, content in kept.items():
-            write_atomic(part / name, content)
+            # of another objective, or with a layer that has no place there, they would say what is not so
+            if name not in SENTENCES or (
+                task == "Features" and not trained.model.head.state_dict()
+            ):
+                (part / name).parent.mkdir(exist_ok=True)
+                write_atomic(part / name, content)
         try:
             _write_tokenizer(trained, part)
             settings = _write_class(trained, part, task)

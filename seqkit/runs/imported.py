@@ -12,7 +12,7 @@ from seqkit.files import whole_folder, write_atomic, write_json
 from seqkit.pretrained import folder as foreign
 from seqkit.pretrained.folder import MASK_TOKEN
 from seqkit.pretrained.hub import HUB
-from seqkit.pretrained.sentences import longest_sentence, sentence_vectors
+from seqkit.pretrained.sentences import dense_weights, longest_sentence, sentence_vectors
 from seqkit.runs.folder import CONFIG, STATE, check_new, digests
 from seqkit.runs.initial_weights import copied
 from seqkit.runs.summary import Initial, Summary, read_summary
@@ -42,19 +42,28 @@ def import_model(place: Path, out: Path, source: str) -> Summary:
         raise UsageError(
             f"{place} holds no model of another library with a {foreign.NAME}; give one, or hf:OWNER/NAME"
         )
-    task = foreign.own_task(place) or HEADLESS
+    sentences = sentence_vectors(place)
+    # its files may name the class that the model was trained with before
+    task = HEADLESS if sentences else foreign.own_task(place) or HEADLESS
     found = foreign.settings(place, task)
     state = foreign.objective_state(place, task)
-    own = {"type": HEADLESS, **sentence_vectors(place)} if task == HEADLESS else {}
+    own = {"type": HEADLESS, **sentences} if task == HEADLESS else {}
     model_section = {"objective": own, **found["model"]}
     config = complete({"tokenizer": found["tokenizer"], "model": model_section}, only=MODEL_KEYS)
     objective = config["model"]["objective"]["type"]
     built = build(config)
-    if state:
-        built.model["objective"].load_state(state)
+    made = built.model["objective"]
+    for tokenizer in (built.tokenizer, getattr(made, "target", None)):
+        foreign.check_vocabulary(tokenizer)
+    try:
+        if state:
+            made.load_state(state)
+    except ValueError as error:
+        raise DataError(f"{place / foreign.NAME}: {error}") from error
     model = build_model(built, built.tokenizer.spec)
     weights, left_out, digest = foreign.weights(place, task)
-    own = model.state_dict()
+    dense = dense_weights(place)
+    own = {name: x for name, x in model.state_dict().items() if name not in dense}
     names = [*weights]
     if MASK_TOKEN in weights and MASK_TOKEN not in own:
         names.remove(MASK_TOKEN)
@@ -63,7 +72,8 @@ def import_model(place: Path, out: Path, source: str) -> Summary:
         raise DataError(
             f"{place}: the tokenizer has no [MASK] or <mask>, without which {objective} hides no tokens"
         )
-    if wrong := copied(weights, names, own):
+    of_dense = {name: x for name, x in model.state_dict().items() if name not in own}
+    if wrong := copied(weights, names, own) or copied(dense, [*dense], of_dense):
         raise DataError(
             f"{place}: {wrong}; its weights and its {foreign.NAME} disagree, copy it again"
         )
@@ -72,11 +82,12 @@ def import_model(place: Path, out: Path, source: str) -> Summary:
     with whole_folder(out) as part:
         (part / FOLDER).mkdir()
         foreign.keep_files(place, part)
-        data = foreign.longest(found) | longest_sentence(place)
+        limits = (foreign.longest(found), longest_sentence(place))
+        data = min((one for one in limits if one), key=lambda one: one["max_tokens"], default={})
         write_atomic(
             part / CONFIG, to_yaml({"recipe": "imported", "data": data, **config}).encode()
         )
-        learned = built.model["objective"].state() if state else {}
+        learned = made.state() if state else {}
         write_json(part / STATE, {"tokenizer": built.tokenizer.state(), "objective": learned})
         parts_left_out = sorted({name.split(".")[0] for name in left_out})
         summary = Summary(

@@ -18,7 +18,13 @@ from seqkit.errors import UsageError
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.model import Model
 from seqkit.pretrained.family import task_of
-from seqkit.pretrained.folder import is_foreign, located, objective_state, settings
+from seqkit.pretrained.folder import (
+    check_vocabulary,
+    is_foreign,
+    located,
+    objective_state,
+    settings,
+)
 from seqkit.pretrained.folder import weights as weights_of
 from seqkit.runs.folder import CONFIG
 from seqkit.runs.joined import network_alone
@@ -76,6 +82,7 @@ class InitialWeights:
         """Load the fitted state of the other tokenizer, or of those of the parts that it has, too."""
         theirs = self.source.tokenizer
         if theirs is None:
+            check_vocabulary(tokenizer)
             return
         pairs = [(tokenizer, theirs)] if self._is_same_tokenizer else []
         if not pairs and isinstance(tokenizer, Join) and isinstance(theirs, Join):

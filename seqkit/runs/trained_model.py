@@ -24,6 +24,8 @@ from seqkit.generation.decode import evaluating
 from seqkit.interfaces import LabeledBatch, LossOutput, Objective, TokenBatch, Tokenizer, Tokens
 from seqkit.model import Model
 from seqkit.objectives.labels import LabelObjective
+from seqkit.pretrained.folder import published
+from seqkit.pretrained.generation_config import Published
 from seqkit.registry.commands import command
 from seqkit.runs.answers import predictions
 from seqkit.runs.folder import (
@@ -37,6 +39,7 @@ from seqkit.runs.folder import (
 )
 from seqkit.runs.joined import Joined, loaded
 from seqkit.runs.summary import Summary, check_trained, read_summary, task_folders
+from seqkit.tokenizers.from_file import FromFile
 from seqkit.training.weights import load_weights
 
 log = logging.getLogger("seqkit")
@@ -72,6 +75,17 @@ class TrainedModel:
     def joined(self) -> Joined | None:
         """The classical method that joins the network; None: it predicts alone. Raises DataError as `loaded`."""
         return loaded(self.folder, self.summary, self.tokenizer, self.objective)
+
+    @property
+    def published(self) -> Published:
+        """How the model that a run began with was published to write; empty where ids mean something else by now.
+
+        Raises DataError if its file is damaged.
+        """
+        tokenizer = getattr(self.objective, "target", None) or self.tokenizer
+        if not isinstance(tokenizer, FromFile):
+            return Published()
+        return published(self.folder).of_ids_below(tokenizer.vocab_size)
 
     def outputs(self, batch: TokenBatch, raws: Sequence[Any]) -> Tensor:
         """Input of the objective's `decode`: what the network gives, and the classical method if one joins it.

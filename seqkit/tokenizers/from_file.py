@@ -114,6 +114,11 @@ class FromFile(Text):
             return self._ready().size
         return self.num_ids
 
+    @property
+    def num_known_ids(self) -> int:
+        """Number of ids that the file has. Raises DataError if it cannot be read, or has more than `num_ids`."""
+        return self._ready().size
+
     def id_of(self, token: str) -> int | None:
         """Id of a token of the vocabulary; None: there is no such token."""
         found: int | None = self._ready().model.token_to_id(token)

@@ -50,12 +50,13 @@ class Patches(Tokenizer):
     std: pixels are divided by it afterwards, one number or one per channel.
     num_prefix_tokens: learned tokens before the patches: class, distillation and register tokens, in this order.
     positions: "grid": (row, column) of a patch, and (-1, -1) of the tokens before; "index": one number for each token,
-    from 0, for tables of positions as ViT has them.
+    from 0, for tables of positions as ViT has them; "centred": (row, column) of a patch's middle, from -1 to 1 over the
+    image, and (0, 0) of the tokens before, for rotary positions as DINOv3 has them.
     stem: channels after each 3 x 3 convolution of stride 2 before ViT's linear layer (`ConvStem`); () is none. With a
     stem, a token holds a margin of a quarter of a patch on each side, so tokens overlap, and an objective that masks
     some is easier. Margins outside the image repeat the pixels at its edge.
     When: images of any size that patches tile. Raises ValueError on sizes below 1, a std that is not positive, or
-    positions="index" of images whose size is not given.
+    positions other than "grid" of images whose size is not given.
     Dosovitskiy et al. 2021.
     """
 
@@ -69,7 +70,7 @@ class Patches(Tokenizer):
         mean: float | Sequence[float] = 0.5,
         std: float | Sequence[float] = 0.5,
         num_prefix_tokens: int = 0,
-        positions: Literal["grid", "index"] = "grid",
+        positions: Literal["grid", "index", "centred"] = "grid",
         stem: Sequence[int] = (),
     ) -> None:
         p, q = (patch, patch) if isinstance(patch, int) else patch
@@ -104,10 +105,10 @@ class Patches(Tokenizer):
             raise ValueError(f"std={std}; give positive numbers, pixels are divided by them")
         self.num_prefix_tokens = num_prefix_tokens
         self.positions = positions
-        check_choice("positions", positions, "grid", "index")
-        if positions == "index" and self.size is None:
+        check_choice("positions", positions, "grid", "index", "centred")
+        if positions != "grid" and self.size is None:
             raise ValueError(
-                "positions=index numbers the patches of images of one size; give resize=(height, width)"
+                f"positions={positions} is for images of one size; give resize=(height, width)"
             )
         self.stem = tuple(stem)
         self.margins = (0, 0)
@@ -210,7 +211,11 @@ class Patches(Tokenizer):
         if self.positions == "index":
             return Tokens(content, counted(k + h * w))
         cells = torch.cartesian_prod(torch.arange(float(h)), torch.arange(float(w)))
-        return Tokens(content, torch.cat([torch.full((k, 2), -1.0), cells]))
+        before = torch.full((k, 2), -1.0)
+        if self.positions == "centred":
+            cells = (2 * cells + 1) / torch.tensor([h, w]) - 1
+            before = torch.zeros(k, 2)
+        return Tokens(content, torch.cat([before, cells]))
 
     def cut(self, tokens: Tokens, n: int) -> Tokens:
         """The tokens, unchanged. Raises DataError if they are more than n: some patches alone are no image."""
@@ -240,14 +245,17 @@ class Patches(Tokenizer):
         """The patches alone, without margins: content [n f] and positions [n 2], (row, column)."""
         k = self.num_prefix_tokens
         is_patch = self.is_patch(tokens)
-        cells = tokens.positions[is_patch].round()
-        if self.positions == "index":
-            assert self.size is not None
-            columns = self.size[1] // self.patch[1]
-            cells = torch.cat(
-                [(cells - k).div(columns, rounding_mode="floor"), (cells - k) % columns], dim=1
-            )
+        cells = tokens.positions[is_patch]
         p, q = self.patch
+        if self.positions != "grid":
+            assert self.size is not None
+            rows, columns = self.size[0] // p, self.size[1] // q
+            if self.positions == "index":
+                place = cells.round() - k
+                cells = torch.cat([place.div(columns, rounding_mode="floor"), place % columns], 1)
+            else:
+                cells = ((cells + 1) * torch.tensor([rows, columns]).to(cells) - 1) / 2
+        cells = cells.round()
         above, left = self.margins
         height, width = self.window
         windows = rearrange(tokens.content[is_patch, k:], "n (c P Q) -> n c P Q", P=height, Q=width)

@@ -46,7 +46,7 @@ class ConvStem(nn.Module):
 
     def forward(self, content: Tensor) -> Tensor:
         """Embeddings [b n d] of content [b n f]."""
-        b = len(content)
+        b = content.shape[0]  # len would be a constant of an exported graph
         height, width = self.window
         x = rearrange(content, "b n (c P Q) -> (b n) c P Q", c=self.channels, P=height, Q=width)
         for convolution in self.convolutions:

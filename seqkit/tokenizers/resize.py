@@ -29,7 +29,8 @@ class Resize:
 
     size: (height, width) in pixels; or one number: the length of the shorter side, and the aspect ratio stays.
     crop: (height, width) of the middle that is kept afterwards; None: all.
-    interpolation: filter, antialiased. Pixels of 8 bits are rounded to 8 bits, as PIL does; others are not.
+    interpolation: filter, antialiased. rounds: whether pixels of 8 bits are rounded to 8 bits, as PIL does (DINOv3's
+    are not); others never are.
     middle: where the middle of an odd number of left-over pixels is: one more is cut behind it ("floor", as Hugging
     Face), or before it where that makes the cut even ("round", as torchvision and timm).
     Raises ValueError for sizes below 1, or a crop that is larger than the resized image.
@@ -41,6 +42,7 @@ class Resize:
     crop: tuple[int, int] | None = None
     interpolation: Literal["bilinear", "bicubic", "lanczos"] = "bilinear"
     middle: Literal["floor", "round"] = "floor"
+    rounds: bool = True
 
     def __post_init__(self) -> None:
         size = self.size
@@ -90,7 +92,7 @@ class Resize:
             raise DataError(
                 f"image of {height}x{width} pixels would be resized to {target[0]}x{target[1]}; crop it"
             )
-        image = _interpolated(image, target, self.interpolation)
+        image = _interpolated(image, target, self.interpolation, self.rounds)
         if self.crop is None:
             return image
         return middle_of(image, self.crop, self.middle)
@@ -122,14 +124,14 @@ def _start(num_cut: int, middle: str) -> int:
     return num_cut // 2 if middle == "floor" else round(num_cut / 2)
 
 
-def _interpolated(image: Tensor, size: tuple[int, int], interpolation: str) -> Tensor:
+def _interpolated(image: Tensor, size: tuple[int, int], interpolation: str, rounds: bool) -> Tensor:
     """An image [c H W] at another size; itself where it has that size."""
     if image.shape[1:] == size:
         return image
     from PIL import Image
 
     kind = Image.Resampling[interpolation.upper()]
-    is_whole = has_8_bits(image)
+    is_whole = rounds and has_8_bits(image)
     planes = ((image * 255).round().to(torch.uint8) if is_whole else image).numpy()
     resized = np.stack(
         [np.asarray(Image.fromarray(plane).resize(size[::-1], kind)) for plane in planes]

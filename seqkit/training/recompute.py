@@ -14,9 +14,10 @@ from seqkit.errors import UsageError
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """Blocks of a model's stacks, in order: all lists of modules that are called `blocks`."""
+    """Blocks of a model's stacks, in order, each once: all lists of modules that are called `blocks`."""
     stacks = (getattr(module, "blocks", None) for module in model.modules())
-    return [block for stack in stacks if isinstance(stack, nn.ModuleList) for block in stack]
+    found = (block for stack in stacks if isinstance(stack, nn.ModuleList) for block in stack)
+    return [*dict.fromkeys(found)]
 
 
 @contextmanager

@@ -47,6 +47,16 @@ def test_recording_changes_no_bit_of_the_output_and_leaves_no_hook():
         assert not module._forward_pre_hooks
 
 
+def test_a_block_that_repeats_has_a_map_for_each_time():
+    model, batch = model_and_batch(repeats=2)
+    copies, _ = model_and_batch()
+    copies.load_state_dict(model.state_dict())
+    found, right = attention_maps(model, batch), attention_maps(copies, batch)
+    assert [one.name for one in found] == [one.name for one in right]
+    for one, other in zip(found, right, strict=True):
+        assert_close(one.weights, other.weights)
+
+
 def test_no_hook_is_left_after_an_error():
     model, _ = model_and_batch()
     with pytest.raises(ZeroDivisionError), record_attention_maps(model):

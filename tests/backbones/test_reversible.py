@@ -221,6 +221,8 @@ def test_what_it_does_not_support_is_refused():
         build(block=partial(PreNormBlock, residual=Scaled))
     with pytest.raises(ValueError, match="Balanced"):
         build(block=partial(PreNormBlock, mlp=Balanced))
+    with pytest.raises(ValueError, match="blocks without an MLP"):
+        build(block=partial(PreNormBlock, mlp=None))
     with pytest.raises(ValueError, match="depth=0"):
         Reversible(24, 0)
     with pytest.raises(ValueError, match="5 axes"):

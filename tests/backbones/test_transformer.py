@@ -1,6 +1,7 @@
 """The Transformer equals torch's encoder, is initialised as GPT-2, and refuses what it does not support."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from seqkit.backbones import LSTM, Transformer
 from seqkit.interfaces import Adjacency, Embedded, TokenSpec
 from seqkit.interfaces.batch import Padding
 from seqkit.nn.block import PreNormBlock
+from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.rotary import Rotary
 
 
@@ -52,6 +54,44 @@ def test_the_transformer_equals_torchs_encoder(lengths, causal):
     got = transformer(x)
     assert_close(got[x.valid], right[x.valid], rtol=1e-4, atol=1e-5)
     assert not got[~x.valid].any()
+
+
+def test_blocks_that_repeat_have_one_set_of_weights_and_compute_as_copies_do():
+    repeated = Transformer(21, 4, num_heads=3, causal=True, repeats=2)
+    copies = Transformer(21, 4, num_heads=3, causal=True)
+    for p in repeated.parameters():
+        nn.init.normal_(p, std=0.3)
+    copies.load_state_dict(repeated.state_dict())
+    names = {name.split(".")[1] for name, _ in repeated.named_parameters() if "blocks" in name}
+    assert names == {"0", "2"}
+    x = embedded([7, 3, 5], 21)
+    assert_close(repeated(x), copies(x))
+    cache = repeated.init_cache(7)
+    whole = embedded([7, 7], 21)
+    steps = [
+        repeated(Embedded(hidden, positions, valid), cache)
+        for hidden, positions, valid in zip(
+            *(field.split(1, dim=1) for field in (whole.hidden, whole.positions, whole.valid))
+        )
+    ]
+    assert_close(torch.cat(steps, dim=1), repeated(whole), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"repeats": 3}, "repeats=3 does not divide depth=4"),
+        ({"repeats": 0}, "repeats=0"),
+        ({"repeats": 2, "block": [PreNormBlock] * 4}, "list of 4, which does not divide depth=2"),
+        (
+            {"repeats": 2, "block": partial(PreNormBlock, mlp=partial(MixtureOfExperts, num_experts=3))},
+            "auxiliary loss",
+        ),
+    ],
+)  # fmt: skip
+def test_blocks_that_cannot_repeat_are_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        Transformer(24, 4, num_heads=3, **given)
 
 
 def test_weights_are_initialised_as_gpt2s():

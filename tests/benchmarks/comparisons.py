@@ -127,8 +127,20 @@ def publish(folder, name):
     shutil.copyfile(folder / "scores.npz", PUBLISHED / name / "scores.npz")
 
 
+def is_same(before, now):
+    """Whether a value is what it was, but for new options of the components in a list."""
+    if isinstance(before, list) and isinstance(now, list):
+        return len(before) == len(now) and all(map(is_same, before, now))
+    if isinstance(before, dict) and isinstance(now, dict):
+        return all(is_same(value, now.get(key)) for key, value in before.items())
+    return before == now
+
+
 def changes(results):
-    """Keys of the recipe, or of a default, that are not what they were when the comparison ran, in any candidate."""
+    """Keys of the recipe, or of a default, that are not what they were when the comparison ran, in any candidate.
+
+    An option that is new is no change: its default is what the component did before.
+    """
     settings, found = Settings(**results.settings), set()
     rows = results.candidates
     for variant, row in zip(settings.variants(), rows, strict=True):
@@ -140,8 +152,9 @@ def changes(results):
         }
         keys = [
             key
-            for key in then.keys() | now.keys()
-            if then.get(key) != now.get(key) and key not in SET
+            for key, value in then.items()
+            # a component without options is its name alone
+            if key not in SET and not is_same(value, now.get(f"{key}.type", now.get(key)))
         ]
         # a search sets the widths of all but the reference
         found |= {key for key in keys if row is rows[0] or not key.endswith((".dim", ".ratio"))}
@@ -172,9 +185,11 @@ def index():
     for path in sorted(PUBLISHED.glob("*/results.json")):
         name, results = path.parent.name, read_results(path)
         answer, keys = answers(results), changes(results)
-        told = " ".join([f"{answer.text.partition('. ')[0].removesuffix('.')}.", *answer.doubts])
+        first = f"{answer.text.partition('. ')[0].removesuffix('.')}."
+        even = [one for one in answer.others if "is not shown to be" in one]
+        told = " ".join([first, *even, *answer.doubts])
         commit = results.commands[0].removeprefix(CHECKOUT)
-        hours = f"{results.run_minutes / 60:.1f} hours of one core"
+        hours = f"{results.run_minutes / 60:.1f} hours, summed over parallel runs"
         cells = [
             f"[{name}]({name}/)",
             told,
@@ -191,8 +206,8 @@ def index():
 Each folder holds `results.json` with every number, and `scores.npz` with the score of every test example, from which
 each interval can be computed again ([how](../compare.md#what-the-numbers-are)). On the site, a link leads to the page,
 with the commit and the command that repeat it. A comparison is stale when its recipe has changed since.
-[Beside independent implementations](../../recipes/README.md#backbones-beside-independent-implementations) says how each
-backbone does where only its code is another.
+[Beside independent implementations](../../recipes/README.md#backbones-beside-independent-implementations) says how
+LSTM, GRU, S4D, TCN, Transformer and GIN do on other tasks, where only their code is another.
 
 {table}
 """
@@ -205,6 +220,8 @@ def write_table():
     columns = [f"[{name}](docs/comparisons/{name}/)" for name in found]
     units = [f"{results.metric.title}" for results in found.values()]
     rows = [["", *columns], ["---"] * (1 + len(columns)), ["", *units]]
+    best = [constant_of(results) for results in found.values()]
+    rows.append(["the best constant", *best])
     for name in NAMES:
         rows.append([f"`{name}`", *(shown(results, name) for results in found.values())])
     put(ROOT / "README.md", [cells for cells in rows if set(cells[1:]) != {"–"}])
@@ -238,6 +255,12 @@ def write_lengths(name="screen-parity"):
             means = [100 * (right.sum(1) / asked.sum(1)).mean() for right, asked in parts]
             rows.append([f"`{row.name}`", *(f"{one:.1f}" for one in means)])
     put(ROOT / "docs" / "mechanisms.md", rows)
+
+
+def constant_of(results):
+    """The best constant prediction."""
+    known = [row.constant for row in results.candidates if row.constant is not None]
+    return results.metric.number(known[0]) if known else "–"
 
 
 def shown(results, name):

@@ -327,6 +327,11 @@ TASKS = {
         # bonds alone
         pooled=True, keys={"tokenizer.encodings": []}, settings={"GIN": {"dropout": 0.1}},
     ),
+} | {
+    f"screen-{name}": Task(
+        "mechanism/screen", 200, 26_000, RATES, SEQUENCES, "accuracy", name, settings=SETTINGS
+    )
+    for name in ("associative-recall", "parity", "selective-copy", "induction-heads", "copy")
 }  # fmt: skip
 CORA = "cora"
 
@@ -362,7 +367,8 @@ def theirs(task: Task, backbone: str, dim: int, data: DataModule) -> nn.Module:
     """The peer, with as many outputs as our head has."""
     spec = data.tokenizer.spec
     outputs = len(data.objective.classes) or (spec.vocab_size if task.metric == "loss" else 1)
-    length = next(iter(data.train_dataloader()))[0].valid.shape[1]
+    loaders = data.train_dataloader(), data.test_dataloader()
+    length = max(batch[0].valid.shape[1] for loader in loaders for batch in loader)
     body = PEERS[backbone](dim, depth_of(task, backbone), task.causal, length)
     return Peer(body, spec, dim, outputs, pooled=task.pooled)
 

@@ -11,6 +11,7 @@ import signal
 import sys
 
 import pytest
+from tiers import one_in
 
 from seqkit.cli.main import main
 from seqkit.files import read_mapping, write_json
@@ -223,6 +224,7 @@ def test_a_model_of_another_library_is_used_as_its_import_says(capsys, place):
     assert run(use.replace("PATH", "'a fine film'")) == 0
     tune = re.search(r"to fine-tune: seqkit (.+)", line)[1]
     tune = tune.replace("RECIPE", "text/classify --data 'my texts.csv' --data.limit 20")
+    assert "--model.init 'a bert'" in tune
     assert run(f"{tune} --print_config") == 0
 
 
@@ -275,7 +277,7 @@ def _tables(place):
 
 
 @pytest.mark.usefixtures("_tables")
-@pytest.mark.parametrize("command", FLAGS)
+@pytest.mark.parametrize("command", one_in(2, FLAGS))
 def test_a_flag_that_is_advised_is_taken_and_its_line_is_gone(capsys, caplog, command, tmp_path):
     pattern, then = FLAGS[command]
     step = f"--trainer.max_steps 1 {SHORT}" if command.startswith("fit") and not then else ""

@@ -10,7 +10,7 @@ from seqkit.cli.export import _notes
 from seqkit.export.graph import inputs, names
 from seqkit.objectives import Classify
 from seqkit.runs.summary import Summary
-from seqkit.tokenizers import Bytes, Characters, FromFile, Graph, LogMel, Patches
+from seqkit.tokenizers import Bytes, Characters, FromFile, Graph, Join, LogMel, Patches
 
 
 def test_the_notes_map_texts_to_ids_and_outputs_to_classes_without_the_run():
@@ -56,6 +56,12 @@ def test_the_notes_name_the_axes_of_each_input(tokenizer, content, columns):
     assert (found["content"]["axes"], found["content"]["type"]) == content
     assert found["positions"] == {"axes": ["b", "n", "p"], "type": "float32", "columns": columns}
     assert list(found) == list(names(tokenizer.spec))
+
+
+def test_the_inputs_of_a_single_part_are_those_of_its_tokenizer():
+    joined = Join({"text": Bytes()})
+    assert inputs(joined) == inputs(Bytes())
+    assert names(joined.spec) == names(Bytes().spec)
 
 
 def test_the_columns_of_positions_are_those_of_a_pair_of_texts(tmp_path):

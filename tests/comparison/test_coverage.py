@@ -1,6 +1,6 @@
 """How often 95 % intervals hold the truth, and how often equal candidates are told apart, by simulation.
 
-As a script it prints the table of docs/compare.md: `python tests/comparison/test_coverage.py`.
+As a script it prints the numbers of docs/compare.md: `python tests/comparison/test_coverage.py`.
 """
 
 from itertools import product

@@ -334,6 +334,20 @@ def test_one_that_never_left_chance_is_called_untrained(values, interval, consta
     assert bool(untrained(error, METRICS["token_error"])) == is_untrained
 
 
+def test_one_that_is_hardly_above_chance_is_not_said_to_be_no_better():
+    runs = [Run(seed=i, folder="", value=0.14 + 0.01 * i) for i in range(3)]
+    own = {
+        "name": "A",
+        "parameters": 1,
+        "config": "",
+        "runs": runs,
+        "mean": 0.15,
+        "constant": 0.125,
+    }
+    told = untrained(Row(**own, interval=(0.12, 0.18)), METRICS["accuracy"])
+    assert "15.00 % is less than a tenth of the way from the best constant prediction" in told
+
+
 def test_without_a_constant_a_training_loss_that_never_fell_is_untrained():
     row = page({"A": 0.0, "B": 0.0}, 3).candidates[0]
     assert untrained(flat(row, [2.3, 2.4, 2.3, 2.3]), METRICS["loss"])
@@ -344,14 +358,14 @@ def test_without_a_constant_a_training_loss_that_never_fell_is_untrained():
 def test_better_than_an_untrained_one_is_said_as_such_wherever_it_is_said():
     baseline = {"accuracy": 0.1}
     results, _ = summarised("accuracy", of(1.9, 0.2, baseline=baseline))
-    assert "untrained" in answers(results).text
-    assert answers(results).text.startswith("LSTM is better than GRU (untrained) at an equal")
-    told = [one for one in answers(results).others if "GRU is untrained: its" in one]
+    assert "near chance" in answers(results).text
+    assert answers(results).text.startswith("LSTM is better than GRU (near chance) at an equal")
+    told = [one for one in answers(results).others if "GRU is near chance: its" in one]
     assert told[0].endswith("no better than the best constant prediction, 10.00 %.")
-    assert [str(cell) for cell in pairs_table(results).rows[0]][1] == "GRU (untrained)"
-    assert ranking(results).rows[1][1].small.startswith("untrained")
+    assert [str(cell) for cell in pairs_table(results).rows[0]][1] == "GRU (near chance)"
+    assert ranking(results).rows[1][1].small.startswith("near chance")
     trained, _ = summarised("accuracy", of(1.9, 1.2, baseline=baseline))
-    assert "untrained" not in comparison_markdown(trained)
+    assert "near chance" not in comparison_markdown(trained)
 
 
 def test_candidates_that_compute_the_same_function_are_named():

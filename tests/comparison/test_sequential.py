@@ -1,6 +1,6 @@
 """How often a verdict is false that is asked for after every seed, and how many seeds it takes, by simulation.
 
-As a script it prints the tables of docs/compare.md: `python tests/comparison/test_sequential.py [ROUNDS]`.
+As a script it prints the numbers of docs/compare.md: `python tests/comparison/test_sequential.py [ROUNDS]`.
 """
 
 import math

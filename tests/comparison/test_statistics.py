@@ -269,6 +269,15 @@ def closed(p, planned):
     return found
 
 
+def test_pairs_with_equal_p_values_have_equal_weights_in_any_order():
+    p = {"a": 0.001, "b": 0.001, "c": 0.2, "d": 0.001, "e": 0.001}
+    found = [corrected({name: p[name] for name in names}, "ab") for names in ("abcde", "edcba")]
+    for one in found:
+        assert one["a"] == one["b"] == found[0]["a"]
+        assert one["d"] == one["e"] == found[0]["d"]
+        assert one["a"].weight > one["d"].weight
+
+
 def test_planned_pairs_are_corrected_by_a_closed_test():
     """So the family-wise error is at most 5 % in proof (Marcus, Peritz and Gabriel 1976), whatever the p-values."""
     rng = np.random.default_rng(0)

@@ -163,7 +163,7 @@ def test_the_page_says_what_was_decided_when_and_shows_no_p_value(four):
     assert text.startswith(
         "Against LSTM, by a margin of 1 percentage point, with up to 9 seeds: GRU is worse; "
     )
-    assert text.endswith(" undecided.")
+    assert "TCN and S4D are undecided. S4D is better than LSTM, by more or less than that." in text
     page = comparison_markdown(results)
     assert "## Verdicts" in page
     used = words_of(results)["GRU"][1]
@@ -171,6 +171,21 @@ def test_the_page_says_what_was_decided_when_and_shows_no_p_value(four):
     assert "hold at all these rounds" in page
     assert not any(word in page for word in ("p =", "p <", "Holm"))
     assert not any(one.what == "seeds" for one in results.unmatched)
+
+
+@pytest.mark.parametrize(
+    ("interval", "words"), [((0.002, 0.03), "better"), ((-0.03, -0.002), "worse"), ((-0.01, 0.02), None)]
+)  # fmt: skip
+def test_an_undecided_candidate_that_differs_from_zero_is_said_to(four, interval, words):
+    results, _ = four
+    differences = [
+        replace(one, interval=interval) if one.verdict == "undecided" else one
+        for one in results.differences
+    ]
+    name = next(one.a for one in differences if one.verdict == "undecided")
+    told = answers(replace(results, differences=differences)).text
+    assert (f"{name} is {words} than LSTM, by more or less than that." in told) is bool(words)
+    assert ("more or less" in told) is bool(words)
 
 
 def test_candidates_that_compute_the_same_are_named_though_the_reference_has_more_seeds(
@@ -188,7 +203,7 @@ def test_a_reference_that_never_left_chance_is_called_so(four):
         replace(row, constant=row.mean) if row.name == "LSTM" else row for row in results.candidates
     ]
     told = answers(replace(results, candidates=rows)).text
-    assert told.startswith("Against LSTM (untrained), by a margin of 1 percentage point, ")
+    assert told.startswith("Against LSTM (near chance), by a margin of 1 percentage point, ")
 
 
 def test_results_are_the_same_when_they_are_read_again(four):

@@ -294,7 +294,7 @@ MISTAKES = [
     ("--model.bakbone LSTM", "there is no key 'model.bakbone'; did you mean model.backbone?"),
     (
         "--model.backbone.dephts 3",
-        "model.backbone: Transformer has no argument 'dephts'; did you mean depth?",
+        "model.backbone: Transformer has no argument 'dephts'; did you mean depth",
     ),
     ("--sed 3", "there is no key 'sed'; did you mean seed?"),
     ("--seed.x 3", "there is no key 'seed.x'"),

@@ -1,30 +1,30 @@
-"""Every backbone as a graph: the same numbers at other sizes than the example's, or a refusal by name."""
+"""Graphs of settings beside the defaults, which test_table.py has, and the comparison of the file with the model."""
 
-import importlib.util
-from functools import cache, partial
+from functools import partial
 
 import pytest
 import torch
+from torch.testing import assert_close
 
-from seqkit.backbones import GPSBlock, Transformer
+from seqkit.backbones import Transformer
 from seqkit.errors import UsageError
-from seqkit.export.graph import TOLERANCE, WRITERS, export
-from seqkit.interfaces import TokenSpec
+from seqkit.export.graph import CHECKED, EXAMPLE, WRITERS, OfTensors, _batch, export, names
+from seqkit.interfaces import Adjacency, TokenBatch, TokenSpec
 from seqkit.model import Model
-from seqkit.nn.attention.edge import EdgeAttention
-from seqkit.nn.attention.linear import LinearAttention
-from seqkit.nn.attention.linformer import LinformerAttention
-from seqkit.nn.attention.lsh import LSHAttention
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.attention.sliding_window import SlidingWindowAttention
 from seqkit.nn.attention.top_k import TopKAttention
 from seqkit.nn.block import MLP, PreNormBlock
 from seqkit.nn.convolution import CausalConvolution
+from seqkit.nn.mixers.delta import GatedDeltaNet
+from seqkit.nn.mixers.mamba2 import Mamba2Mixer
+from seqkit.nn.mixers.mlstm import MLSTM
+from seqkit.nn.mlp import GatedMLP
 from seqkit.nn.moe import MixtureOfExperts
 from seqkit.nn.position.absolute import Learned
 from seqkit.nn.position.rotary import Rotary
 from seqkit.objectives import Classify, NextToken
-from seqkit.registry import components, find
+from seqkit.registry import find
 
 DIM = 24
 SPECS = {
@@ -33,7 +33,6 @@ SPECS = {
     "image": TokenSpec(num_features=5, num_axes=2),
     "graph": TokenSpec(num_features=5, num_axes=0, num_edge_types=3),
 }
-TORCH, ONNX, BOTH = ("torch",), ("onnx",), ("torch", "onnx")
 
 
 def of(name, causal):
@@ -41,88 +40,60 @@ def of(name, causal):
     return find("backbone", name).load()(DIM, causal=causal, **settings)
 
 
-def mixed(name, causal):
+def mixed(mixer, causal, num_heads=3, **settings):
     """A Transformer whose layer is that mixer."""
-    return Transformer(DIM, 1, num_heads=3, causal=causal, mixer=find("mixer", name).load())
+    return Transformer(DIM, 1, num_heads=num_heads, causal=causal, mixer=partial(mixer, **settings))
 
 
-def along_edges(name, causal):
-    return find("backbone", name).load()(DIM, depth=1)
-
-
-def attending(causal, mechanism=None, convolution=None, output_gate=None, mlp=MLP, depth=1, **more):
-    given = {"mechanism": mechanism, "convolution": convolution, "output_gate": output_gate}
-    attention = partial(MultiHeadAttention, **{name: part for name, part in given.items() if part})
+def attending(causal, mlp=MLP, depth=1, position=None, num_heads=3, **settings):
+    attention = partial(MultiHeadAttention, **settings)
     return Transformer(
         DIM,
         depth,
-        num_heads=3,
+        num_heads=num_heads,
         causal=causal,
         block=partial(PreNormBlock, attention=attention, mlp=mlp),
-        **more,
+        position=position,
     )
 
 
-EQUAL = {
-    "Transformer": (attending, {"text": BOTH, "graph": BOTH}),
-    "Rotary": (lambda causal: attending(causal, position=Rotary(), depth=2), {"text": ONNX}),
-    "SlidingWindow": (
-        partial(attending, mechanism=partial(SlidingWindowAttention, size=3)),
-        {"sound": ONNX},
-    ),
-    "CausalConvolution": (partial(attending, convolution=CausalConvolution), {"text": BOTH}),
+SPECIAL = {
+    "Rotary": (partial(attending, position=Rotary(), depth=2), "text"),
+    "CausalConvolution": (partial(attending, convolution=CausalConvolution), "text"),
     "gate and sinks": (
         partial(
             attending,
             mechanism=partial(ScaledDotProductAttention, sinks="learned"),
             output_gate="headwise",
         ),
-        {"text": BOTH, "graph": BOTH},
+        "graph",
     ),
-    "LSTM": (partial(of, "LSTM"), {"sound": ONNX}),
-    "GRU": (partial(of, "GRU"), {"text": TORCH}),
-    "mixer": (partial(mixed, "GRU"), {"text": TORCH, "sound": ONNX}),
-    **{name: (partial(of, name), {"sound": TORCH}) for name in ("TCN", "Reversible")},
-    "LinearAttention": (partial(attending, mechanism=LinearAttention), {"sound": TORCH}),
-    "MeanPool": (partial(of, "MeanPool"), {"text": TORCH}),
-    "GIN": (partial(along_edges, "GIN"), {"graph": ONNX}),
-    "GPSBlock": (
-        partial(Transformer, DIM, 1, num_heads=3, block=partial(GPSBlock, max_edge_type=2)),
-        {"graph": BOTH},
+    "window with stride and global tokens": (
+        partial(
+            attending, mechanism=partial(SlidingWindowAttention, size=3, stride=4, num_global=2)
+        ),
+        "sound",
     ),
-    "APPNP": (partial(along_edges, "APPNP"), {"graph": TORCH}),  # which has GCN's steps
+    "more experts of a token": (
+        partial(attending, mlp=partial(MixtureOfExperts, num_experts=5, top_k=3, expert=GatedMLP)),
+        "sound",
+    ),
+    "the first expert alone": (
+        partial(attending, mlp=partial(MixtureOfExperts, num_experts=2, top_k=1)),
+        "text",
+    ),
+    "heads that share keys": (
+        partial(attending, num_heads=6, mechanism=partial(TopKAttention, k=2), num_kv_heads=2),
+        "text",
+    ),
+    "value heads that share keys": (partial(mixed, GatedDeltaNet, num_value_heads=6), "text"),
+    "states of groups": (
+        partial(mixed, Mamba2Mixer, num_heads=6, num_groups=2, num_states=5),
+        "text",
+    ),
+    "two directions": (partial(mixed, MLSTM), "sound"),
 }
-"""Builders, and the tokens with which each is exported, to which formats. Those of a text are causal, all others
-bidirectional. Rotary has two blocks, which a graph repeats; the others have one."""
-FAST = {"MeanPool"}
-"""The cheapest to export, one of them to ONNX; the others are slow."""
-MIXERS = sorted(set(components("mixer")) - {"MultiHeadAttention", "LSTM", "GRU", "RNN"})
-REFUSED = {
-    "TopK": (partial(attending, mechanism=partial(TopKAttention, k=9)), "text"),
-    **{name: (partial(of, name), "text") for name in ("S4D", "Mamba")},
-    **{f"mixer {name}": (partial(mixed, name), "text") for name in MIXERS},
-    "MixtureOfExperts": (partial(attending, mlp=partial(MixtureOfExperts, num_experts=3)), "text"),
-    "Edge": (partial(attending, mechanism=EdgeAttention), "graph"),
-    "LSH": (partial(attending, mechanism=partial(LSHAttention, bucket_size=4)), "text"),
-    "Linformer": (
-        partial(attending, mechanism=partial(LinformerAttention, max_tokens=16, rank=5)),
-        "image",
-    ),
-}
-HAS_ONNX = all(importlib.util.find_spec(each) for each in ("onnx", "onnxscript", "onnxruntime"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_table_of_operations():
-    """torch makes its table of ONNX operations anew for each export, in a second; here it is made once."""
-    with pytest.MonkeyPatch.context() as patch:
-        if HAS_ONNX:
-            from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-            patch.setattr(
-                ONNXRegistry, "from_torchlib", staticmethod(cache(ONNXRegistry.from_torchlib))
-            )
-        yield
+"""Builders of models with settings that test_table.py leaves as they are, and the tokens of each."""
 
 
 def model_of(backbone, kind):
@@ -141,40 +112,10 @@ def model_of(backbone, kind):
     return model
 
 
-@pytest.fixture
-def export_each(tmp_path, monkeypatch):
-    """Exports a model to each format from one trace, which takes half of the time of an export."""
-    trace, traced = torch.export.export, []
-
-    def once(*given, **settings):
-        if not traced:
-            traced.append(trace(*given, **settings))
-        return traced[0]
-
-    def export_each(model, formats):
-        monkeypatch.setattr(torch.export, "export", once)
-        for to in formats:
-            if to == "onnx" and not HAS_ONNX:
-                pytest.skip("no onnxruntime")
-            out = tmp_path / ("m.pt2" if to == "torch" else "m.onnx")
-            assert export(model, out, to, {"seqkit.json": "{}"}) <= TOLERANCE
-            assert out.stat().st_size > 1000
-        assert len(traced) == 1
-
-    return export_each
-
-
-def slow_but(fast, name, *given):
-    return pytest.param(name, *given, marks=() if name in fast else pytest.mark.slow)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [slow_but(FAST, name, kind) for name, (_, kinds) in EQUAL.items() for kind in kinds],
-)
-def test_a_graph_gives_the_same_at_other_sizes(export_each, name, kind):
-    backbone, formats = EQUAL[name]
-    export_each(model_of(backbone, kind), formats[kind])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPECIAL)
+def test_a_graph_gives_the_same_at_other_sizes(export_each, name):
+    export_each(model_of(*SPECIAL[name]), ("equal", "equal"))
 
 
 @pytest.mark.slow
@@ -186,46 +127,140 @@ def test_learned_positions_and_token_types_are_exported(export_each):
     model = Model(
         TokenSpec(vocab_size=13, num_axes=2), attending(causal=False), objective, position=position
     )
-    export_each(model, TORCH)
+    export_each(model, ("equal", "equal"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [slow_but({"LSH", "Mamba"}, name) for name in REFUSED])
-def test_a_backbone_whose_graph_is_of_some_lengths_alone_is_refused(tmp_path, name):
-    model = model_of(*REFUSED[name])
-    with pytest.raises(
-        UsageError, match=f"{type(model.backbone).__name__} cannot be exported"
-    ) as refused:
-        export(model, tmp_path / "m.pt2", "torch", {})
-    assert "\n" not in str(refused.value)
+def classifier(spec, backbone, **settings):
+    objective = Classify(**settings)
+    objective.fit([0, 1, 2], None)
+    return Model(spec, backbone, objective).eval()
 
 
-def test_joined_tokens_are_refused_also_of_one_part_and_the_error_says_what_else_to_do(tmp_path):
-    spec = TokenSpec(parts=(("cells", TokenSpec(vocab_sizes=(3, 5), num_features=2)),))
-    objective = Classify()
-    objective.fit([0, 1], None)
-    model = Model(spec, attending(causal=False), objective)
-    with pytest.raises(UsageError, match="not even with one part"):
-        export(model, tmp_path / "model.pt2", "torch", {})
+PARTS = {
+    "cells": TokenSpec(vocab_sizes=(3, 5), num_features=4, number_places=(0, -1, 1)),
+    "image": TokenSpec(num_features=5, num_axes=2),
+    "graph": SPECS["graph"],
+}
+
+
+def test_several_parts_are_refused_and_the_error_says_what_else_to_do(tmp_path):
+    spec = TokenSpec(parts=tuple(PARTS.items()))
+    with pytest.raises(UsageError, match=r"joins the parts .*cells, image, graph.*seqkit\.load"):
+        export(classifier(spec, attending(causal=False)), tmp_path / "model.pt2", "torch", {})
     assert not list(tmp_path.iterdir())
 
 
-def _wrong(function, got, valid):
-    return got + 0.1
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("pool", ["mean", "parts"])
+def test_the_inputs_of_a_single_part_give_what_its_joined_tokens_give(name, pool):
+    spec = TokenSpec(parts=((name, PARTS[name]),))
+    model = classifier(spec, attending(causal=False), pool=pool)
+    batch = _batch(model, 3, 7, True)
+    part = TokenBatch(**given(model, batch))
+    joined = [spec.join([(name, part.example(i))]) for i in range(3)]
+    with torch.no_grad():
+        assert_close(OfTensors(model)(*batch), model(TokenBatch.collate(joined)))
 
 
-def _not_a_number_beside_padding(function, got, valid):
-    return got if valid.all() else got.masked_fill(~valid.all(dim=1, keepdim=True), torch.nan)
+def given(model, tensors):
+    found = dict(zip(names(model.spec), tensors, strict=True))
+    if "edge_index" in found:
+        found["adjacency"] = Adjacency(found.pop("edge_index"), found.pop("edge_type"))
+    return found
 
 
-@pytest.mark.parametrize("fault", [_wrong, _not_a_number_beside_padding])
-def test_a_graph_that_gives_other_numbers_is_refused(tmp_path, monkeypatch, fault):
-    """NaN is a difference, also where it is not the first of all."""
+def _larger(right, valid):
+    return right + 0.01 * right.abs().max()
 
-    def write(program, *_):
-        function = program.module()
-        return lambda *given: fault(function, function(*given), given[2])
 
-    monkeypatch.setitem(WRITERS, "torch", write)
-    with pytest.raises(UsageError, match="other numbers"):
-        export(model_of(EQUAL["MeanPool"][0], "sound"), tmp_path / "m.pt2", "torch", {})
+def _nan(right, valid):
+    return right * torch.nan
+
+
+def _in_the_last_number(fault):
+    """The fault in the last real token of the last example alone."""
+
+    def changed(right, valid):
+        last = valid[-1].sum() - 1
+        changed = right.clone()
+        changed[-1, last, -1] = fault(right, valid)[-1, last, -1]
+        return changed
+
+    return changed
+
+
+FAULTS = {
+    "larger": _larger,
+    "NaN": _nan,
+    "infinite": lambda right, valid: right / 0.0,
+    "one number": _in_the_last_number(_larger),
+    "one NaN": _in_the_last_number(_nan),
+    "zeros": lambda right, valid: right * 0.0,
+    "a token less": lambda right, valid: right[:, 1:],
+    "an example more": lambda right, valid: torch.cat([right, right[:1]]),
+}
+PLACES = {
+    "everywhere": lambda b, n, is_padded: True,
+    "where there is padding": lambda b, n, is_padded: is_padded,
+    "where there is none": lambda b, n, is_padded: not is_padded,
+    "one token": lambda b, n, is_padded: n == 1,
+    "one example": lambda b, n, is_padded: b == 1,
+    "many examples": lambda b, n, is_padded: b > EXAMPLE[0],
+    "longer than the example": lambda b, n, is_padded: n > EXAMPLE[1],
+    "shorter than the example": lambda b, n, is_padded: n < EXAMPLE[1],
+    "longer than a chunk": lambda b, n, is_padded: n > 64,
+}
+
+
+@pytest.fixture
+def export_with(tmp_path, monkeypatch):
+    """Exports a model to a file that computes something else: what `change` makes of its outputs."""
+    monkeypatch.setattr(torch.export, "export", lambda function, *_, **__: function)
+
+    def export_with(change):
+        def write(function, out, *_):
+            out.write_bytes(b"a graph")
+            return lambda *given: change(function(*given), given[2])
+
+        monkeypatch.setitem(WRITERS, "torch", write)
+        model = Model(SPECS["text"], of("GRU", causal=True), NextToken())
+        return export(model, tmp_path / "m.pt2", "torch", {})
+
+    return export_with
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_file_that_gives_other_numbers_is_refused_and_not_written(
+    tmp_path, export_with, fault, place
+):
+    def change(right, valid):
+        b, n = valid.shape
+        is_there = PLACES[place](b, n, not bool(valid.all()))
+        return FAULTS[fault](right, valid) if is_there else right
+
+    (tmp_path / "m.pt2").write_bytes(b"an earlier file")
+    with pytest.raises(UsageError, match=r"other numbers|the file gives \["):
+        export_with(change)
+    assert [(x.name, x.read_bytes()) for x in tmp_path.iterdir()] == [("m.pt2", b"an earlier file")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda right, valid: right,
+        lambda right, valid: right * (1 + 1e-6),
+        lambda right, valid: right.masked_fill(~valid[..., None], torch.nan),
+    ],
+    ids=["equal", "rounded", "NaN where padded"],
+)
+def test_a_file_that_gives_the_same_is_written(tmp_path, export_with, change):
+    assert export_with(change) <= 1e-5
+    assert (tmp_path / "m.pt2").read_bytes() == b"a graph"
+
+
+def test_the_batches_have_every_shape_that_a_user_may_give():
+    assert len(CHECKED) == 7
+    assert EXAMPLE not in CHECKED
+    for holds in PLACES.values():
+        assert any(holds(*sizes) for sizes in CHECKED)

@@ -17,6 +17,7 @@ from laws.faulty_modules import (
     by_run,
     by_segment,
 )
+from tiers import one_in
 from torch import nn
 
 from seqkit.testing import BrokenLawsError, check
@@ -31,7 +32,9 @@ def broken(module, **settings):
     return [fault.law for fault in raised.value.checked.broken]
 
 
-@pytest.mark.parametrize(("make", "law"), MODULES, ids=[f"{x[0].__name__}" for x in MODULES])
+@pytest.mark.parametrize(
+    ("make", "law"), one_in(2, MODULES), ids=[f"{x[0].__name__}" for x in MODULES]
+)
 def test_a_planted_fault_is_named_by_its_law_first(make, law):
     torch.manual_seed(0)
     assert broken(make())[0] == law

@@ -270,3 +270,14 @@ def test_checkpointed_blocks_support_a_cache():
             for at in (slice(0, 3), slice(3, 4), slice(4, 7))
         ]
         assert_close(torch.cat(steps, dim=1), plain(x))
+
+
+@pytest.mark.parametrize("block", [PreNormBlock, PostNormBlock])
+def test_a_block_without_an_mlp_is_its_attention_with_norm_and_residual(block):
+    torch.manual_seed(0)
+    alone = block(8, 2, mlp=None)
+    x, context = torch.randn(2, 5, 8), AttentionContext(is_causal=True)
+    y = alone.attention(alone.attention_norm(x) if block is PreNormBlock else x, context)
+    right = x + y if block is PreNormBlock else alone.attention_norm(x + y)
+    assert_close(alone(x, context), right)
+    assert not [name for name, _ in alone.named_parameters() if name.startswith("mlp")]

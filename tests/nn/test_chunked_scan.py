@@ -1,10 +1,12 @@
 """The chunked scan is its recurrence, step by step, forward and backward, whatever the length, chunk and decay."""
 
 import math
+from functools import partial
 from itertools import pairwise
 
 import pytest
 import torch
+from exported_scan import assert_exported_alike
 from nn.sizes import Sizes
 from torch.nn.functional import normalize
 from torch.testing import assert_close
@@ -248,10 +250,7 @@ def test_compiled_modules_run_it_too(delta):
     assert max(graphs) < 10  # the scan is none of their operations
 
 
-def test_a_graph_for_every_length_is_refused():
-    class Scan(torch.nn.Module):
-        def forward(self, *tokens):
-            return chunked_scan(*tokens)[0]
-
-    with pytest.raises(ValueError, match="no graph for every length"):
-        torch.export.export(Scan(), tuple(t.detach() for t in arguments(7, False)[:4]))
+@RULES
+def test_an_exported_graph_takes_every_length(delta):
+    axes = [2, 2, 2, 2, None, *[2] * delta]
+    assert_exported_alike(chunked_scan, partial(arguments, delta=delta), axes)

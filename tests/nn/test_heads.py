@@ -17,6 +17,10 @@ DEFINITION = {
     "max": lambda x: torch.stack([column.max() for column in x.T]),
     "last": lambda x: x[-1],
     "first": lambda x: x[0],
+    "weighted_mean": lambda x: (
+        sum((i + 1) * row for i, row in enumerate(x)) / sum(range(len(x) + 1))
+    ),
+    "mean_sqrt_len": lambda x: x.sum(dim=0) / len(x) ** 0.5,
 }
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from exported_scan import assert_exported_alike
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -134,10 +135,5 @@ def test_compiled_modules_run_it_too():
     assert max(graphs) < 10  # the scan is none of their operations
 
 
-def test_a_graph_for_every_length_is_refused():
-    class Scan(torch.nn.Module):
-        def forward(self, decay, x):
-            return linear_scan(decay, x)[0]
-
-    with pytest.raises(ValueError, match="no graph for every length"):
-        torch.export.export(Scan(), tuple(t.detach() for t in arguments(7)[:2]))
+def test_an_exported_graph_takes_every_length():
+    assert_exported_alike(linear_scan, arguments, [1, 1, None])

@@ -130,6 +130,17 @@ def test_a_ratio_that_leaves_no_inner_width_is_refused(kind):
     assert isinstance(kind(5, activation=nn.SiLU).activation, nn.SiLU)
 
 
+def test_a_limit_of_gate_and_product_is_that_of_gpt_oss():
+    mlp, x = GatedMLP(5, width=7, activation=QuickGELU, limit=0.3), 3 * torch.randn(2, 3, 5)
+    gate, up = (x @ mlp.gate_up_proj.weight.T).chunk(2, dim=-1)
+    assert gate.max() > 0.3 > -0.3 > gate.min()
+    inner = gate.clamp(max=0.3) * torch.sigmoid(1.702 * gate.clamp(max=0.3))
+    inner = inner * (up.clamp(-0.3, 0.3) + 1)
+    assert_close(mlp(x), inner @ mlp.down_proj.weight.T)
+    with pytest.raises(ValueError, match=r"limit=0\.0"):
+        GatedMLP(5, limit=0.0)
+
+
 @pytest.mark.parametrize("wrong", [{"width": 0}, {"width": 5, "multiple_of": 0}])
 def test_a_gated_mlp_without_inner_width_is_refused(wrong):
     with pytest.raises(ValueError, match="=0; make it 1 or more"):

@@ -87,6 +87,18 @@ def test_gates_are_mixtrals_softmax_over_the_chosen(x):
     assert_close(gates, scores.softmax(dim=-1))
 
 
+def test_a_bias_of_the_router_is_added_before_experts_are_chosen(x):
+    mixture = shaken(5, 2, router_bias=True)
+    with torch.no_grad():
+        gates, chosen = mixture._route(x[0])
+        router = mixture.router
+        scores, best = (x[0] @ router.weight.T + router.bias).topk(2, dim=-1)
+        _, others = (x[0] @ router.weight.T).topk(2, dim=-1)
+    assert torch.equal(chosen, best)
+    assert not torch.equal(chosen, others)
+    assert_close(gates, scores.softmax(dim=-1))
+
+
 @pytest.mark.parametrize("top_k", [1, 2, 4])
 @pytest.mark.parametrize("normalize_gates", [True, False])
 def test_gradients_are_those_of_the_formula(x, top_k, normalize_gates):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from exported_scan import assert_exported_alike
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -105,3 +106,7 @@ def test_the_steps_in_a_row_are_about_the_root_of_the_length(n):
     k, length = module.chunks(n)
     assert n <= k * length <= n + length
     assert max(k, length) <= n**0.5 + 1
+
+
+def test_an_exported_graph_takes_every_length():
+    assert_exported_alike(selective_scan, arguments, [1, 1, None, 1, 1, None])

@@ -4,16 +4,14 @@ from functools import partial
 
 import pytest
 import torch
-from families import family
+from families import settings
 from parity import EmbeddedBackbone, assert_equal, randomized, texts
-from torch import nn
 from transformers import AlbertConfig, AlbertModel
 from weights import take
 from whole import PADDED_OR_NOT, assert_every_value_is_mapped
 
-from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenSpec
-from seqkit.nn.embedder import Embedder, EmbeddingSettings
+from seqkit.nn.embedder import Embedder
 from seqkit.nn.position.absolute import Learned
 
 VOCAB, CONTEXT, DIM, EMBEDDING_DIM, DEPTH = 29, 23, 21, 14, 3
@@ -29,22 +27,9 @@ def pair():
         intermediate_size=63, num_hidden_layers=DEPTH, num_attention_heads=3, attn_implementation="eager",
     )  # fmt: skip
     theirs = randomized(AlbertModel(config, add_pooling_layer=False))
-    lines = family("ALBERT")
-    backbone = Transformer(
-        DIM,
-        len(lines.blocks),
-        num_heads=lines.num_heads,
-        block=lambda *_: lines.blocks[0],
-        norm=lambda _: lines.norm,
-    )
-    ours = EmbeddedBackbone(SPEC, backbone, POSITION)
-    norm = partial(nn.LayerNorm, eps=1e-12)
-    ours.embedder = Embedder(
-        SPEC,
-        DIM,
-        position=POSITION,
-        embedding=EmbeddingSettings(embedding_dim=EMBEDDING_DIM, embedding_norm=norm),
-    )
+    lines = settings("ALBERT")
+    ours = EmbeddedBackbone(SPEC, lines["backbone"], POSITION)
+    ours.embedder = Embedder(SPEC, DIM, position=POSITION, embedding=lines["embedding"])
     ours.load_state_dict(weights(theirs.state_dict()))
     return theirs, ours.eval()
 

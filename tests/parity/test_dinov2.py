@@ -27,7 +27,7 @@ def pair(request):
         num_register_tokens=REGISTERS, use_swiglu_ffn=request.param, attn_implementation="eager",
     )  # fmt: skip
     theirs = randomized(Dinov2WithRegistersModel(config))
-    position = partial(Learned, sizes=[1 + REGISTERS + NUM_PATCHES])
+    position = partial(Learned, sizes=[1 + NUM_PATCHES], num_registers=REGISTERS)
     tokens = spec(3 * PATCH**2, 1 + REGISTERS)
     ours = EmbeddedBackbone(tokens, family("DINOv2", SWIGLU if request.param else None), position)
     ours.embedder = Embedder(tokens, DIM, position=position, uses_mask_token=True)
@@ -36,15 +36,13 @@ def pair(request):
 
 
 def weights(theirs):
-    """Their weights under our names. Registers have no position: a row of zeros behind the class token's."""
+    """Their weights under our names."""
     left = dict(theirs)
     first = "embeddings.patch_embeddings.projection"
     positions = rearrange(left.pop("embeddings.position_embeddings"), "1 n d -> n d")
     before = [left.pop("embeddings.cls_token"), left.pop("embeddings.register_tokens")]
     mapped = first_layer(left.pop(f"{first}.weight"), left.pop(f"{first}.bias"), before)
-    mapped["embedder.position.tables.0"] = torch.cat(
-        [positions[:1], torch.zeros(REGISTERS, DIM), positions[1:]]
-    )
+    mapped["embedder.position.tables.0"] = positions
     mapped["embedder.mask_token"] = rearrange(left.pop("embeddings.mask_token"), "1 d -> d")
     for i in range(DEPTH):
         layer, name = f"encoder.layer.{i}", f"backbone.blocks.{i}"
@@ -64,8 +62,7 @@ def weights(theirs):
 @pytest.mark.parametrize("share_masked", [0.0, 0.5])
 def test_hidden_states_of_dinov2_with_registers(pair, share_masked):
     theirs, ours = pair
-    rows = ours.embedder.position.tables[0][1 : 1 + REGISTERS]
-    assert_every_value_is_mapped(ours, theirs, added=[rows])
+    assert_every_value_is_mapped(ours, theirs)
     images, masked = torch.rand(2, 3, SIDE, SIDE), torch.rand(2, NUM_PATCHES) < share_masked
     batch = image_batch(images, PATCH, 1 + REGISTERS)
     none_before = torch.zeros(2, 1 + REGISTERS, dtype=torch.bool)

@@ -14,7 +14,8 @@ HARMLESS = re.compile(
     # training, losses and first weights
     r"|.*drop(out)?(_.*)?|.*layerdrop|.*init(ializer)?_.*|init_std|.*loss.*|(no_)?mask_(time|channel|feature)_.*"
     r"|apply_spec_augment|.*codevector.*|num_negatives|contrastive_.*|gradient_checkpointing|use_bfloat16|pretraining_tp"
-    r"|sparse_pred.*|ctc_.*|freeze_.*|time_step_.*|use_mask_token"
+    r"|sparse_pred.*|ctc_.*|freeze_.*|time_step_.*|linear_(a_log|dt)_.*|use_mask_token|sinusoidal_pos_embds"
+    r"|task_type_vocab_size"
     # generation
     r"|.*token_ids?|.*_to_id|.*(penalty|ngram_size|suppress_tokens)|num_(beam|return).*|(max|min)_length|top_[kp]|typical_p"
     r"|do_sample|temperature|early_stopping|bad_words_ids|force(d)?_.*|remove_invalid_values|.*cache.*|decoder_start_.*"
@@ -22,11 +23,13 @@ HARMLESS = re.compile(
     r"|output_.*|return_dict.*|pooler_.*|summary_.*|seq_classif.*|classif.*|xvector_.*|tdnn_.*|num_adapter_layers"
     r"|adapter_(kernel_size|stride)|use_weighted_layer_sum|out_(features|indices)|stage_names|encoder_stride|decoder_bias"
     # kernels, precision, and names that older versions wrote
-    r"|chunk_size_feed_forward|pruned_heads|deterministic_flash_attn|reference_compile|repad_logits_.*|use_mambapy"
+    r"|(mamba_)?chunk_size(_feed_forward)?|num_logits_to_keep|pruned_heads|deterministic_flash_attn|reference_compile|repad_logits_.*|use_mamba(py|_kernels)"
     r"|use_associative_scan|use_falcon_mamba|residual_in_fp32|fused_add_norm|rms_norm|pad_vocab_size_multiple|n_(ctx|layer)"
     r"|d_(model|inner)|ssm_cfg|directionality|cross_attention_hidden_size|max_position_embeddings|position_embedding_type"
     r"|original_max_position_embeddings|n_positions|median_filter_width|num_(hidden|feat_extract)_layers|save_step"
     r"|(do_blenderbot_90|normalize_(before|emb)|extra_pos|static_position|add_(bias|final)).*"
+    r"|(chunkwise|sequence|step)_kernel|.*_kernel_dtype|inference_state_dtype|max_inference_chunksize|mode"
+    r"|norm_reduction_.*|return_last_states"
     # processors: what is done in batches, and to what is no colour image
     r"|_valid_processor_keys|(input_)?data_format|device|disable_grouping|do_convert_rgb|(do_)?reduce_labels|pad_size"
     r"|image_seq_length|return_.*|mel_filters|n_samples|nb_max_frames|padding_side"

@@ -1,4 +1,4 @@
-"""Small CLIP and SigLIP models that transformers saves, whole and each tower alone, with tokenizer and processor."""
+"""Small CLIP, MetaCLIP 2 and SigLIP that transformers saves, whole and each tower alone, with their processors."""
 
 import numpy as np
 import torch
@@ -20,11 +20,17 @@ MODELS = {
     "clip of before eos_token_id": (
         "CLIPModel", {"projection_dim": 11, "text_config": {**TEXT, "eos_token_id": 2}, "vision_config": IMAGE}
     ),
+    "metaclip_2": ("MetaClip2Model", {
+        "projection_dim": 11, "text_config": {**TEXT, "eos_token_id": 2}, "vision_config": IMAGE}),
     "siglip": ("SiglipModel", {"text_config": {**TEXT, "projection_size": 21}, "vision_config": IMAGE}),
     "clip text": ("CLIPTextModel", TEXT),
     "clip text with projection": ("CLIPTextModelWithProjection", {**TEXT, "projection_dim": 11}),
     "clip image": ("CLIPVisionModel", IMAGE),
     "clip image with projection": ("CLIPVisionModelWithProjection", {**IMAGE, "projection_dim": 11}),
+    "metaclip_2 text": ("MetaClip2TextModel", {**TEXT, "eos_token_id": 2}),
+    "metaclip_2 text with projection": (
+        "MetaClip2TextModelWithProjection", {**TEXT, "eos_token_id": 2, "projection_dim": 11}),
+    "metaclip_2 image with projection": ("MetaClip2VisionModelWithProjection", {**IMAGE, "projection_dim": 11}),
     "siglip text": ("SiglipTextModel", {**TEXT, "projection_size": 17}),
     "siglip image": ("SiglipVisionModel", IMAGE),
 }  # fmt: skip
@@ -33,14 +39,16 @@ WHOLE = [name for name in MODELS if name.split()[1:2] not in (["text"], ["image"
 
 def tokenizer_of(name):
     """Words, with what the model puts around a text and fills it with."""
-    vocabulary = {f"w{i}": i for i in range(VOCAB)} if name.startswith("clip") else {
+    vocabulary = {f"w{i}": i for i in range(VOCAB)} if "clip" in name else {
         **{f"w{i}": i for i in range(VOCAB) if i != 1}, "</s>": 1
     }  # fmt: skip
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="w2"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    if name.startswith("clip"):
-        first, last = "w0", f"w{VOCAB - 1}"
-        around, special = f"{first} $A {last}", [(first, 0), (last, VOCAB - 1)]
+    if "clip" in name:
+        # its model pools at the id of its config, 2 in the published ones
+        end = 2 if name.startswith("metaclip") else VOCAB - 1
+        first, last = "w0", f"w{end}"
+        around, special = f"{first} $A {last}", [(first, 0), (last, end)]
         names = {"bos_token": first, "eos_token": last, "pad_token": last}
     else:
         around, special, names = (
@@ -69,7 +77,7 @@ def _saved(folder, name):
             p.add_(torch.randn_like(p) * 0.2)
     model.save_pretrained(folder)
     size = {"height": SIDE, "width": SIDE}
-    if name.startswith("clip"):
+    if "clip" in name:
         processor = transformers.CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size=size)
     else:
         processor = transformers.SiglipImageProcessor(size=size)

@@ -43,10 +43,16 @@ MODELS = {
     ),
     "HuBERT": ("Hubert", "Model", WAVES, {"do_normalize": False}),
     "HuBERT without a norm": ("Hubert", "Model", {**WAVES, "feat_proj_layer_norm": False}, {}),
+    "UniSpeech": ("UniSpeech", "ForPreTraining", {**WAVES, "feat_extract_norm": "layer"}, {}),
+    "UniSpeechSat": ("UniSpeechSat", "ForPreTraining", {**WAVES, "do_stable_layer_norm": True}, {}),
+    "WavLM": ("WavLM", "ForSequenceClassification", {**WAVES, "num_buckets": 12, "max_bucket_distance": 30}, {}),
+    "WavLM large": (
+        "WavLM", "Model", {**WAVES, "feat_extract_norm": "layer", "do_stable_layer_norm": True, "num_buckets": 16}, {}),
     "Whisper with classes": ("Whisper", "ForAudioClassification", WHISPER, {"feature_size": 17, "chunk_length": 1}),
 }  # fmt: skip
 NOT_READ = re.compile(
-    r"classifier\.|lm_head\.|projector\.|(model\.)?decoder\.|(wav2vec2\.|hubert\.)?masked_spec_embed"
+    r"classifier\.|lm_head\.|projector\.|(model\.)?decoder\.|([a-z0-9_]+\.)?masked_spec_embed|quantizer\.|project_|"
+    r"ctc_proj\.|speaker_proj\.|label_embeddings_concat|layer_norm_for_extract\."
 )
 """Names in their files that are no weights of the encoder."""
 
@@ -65,9 +71,8 @@ def _saved(folder, name):
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.1)
     model.save_pretrained(folder)
-    extractor = getattr(transformers, f"{family.replace('Hubert', 'Wav2Vec2')}FeatureExtractor")(
-        **features
-    )
+    kind = family if family in ("Whisper",) else "Wav2Vec2"
+    extractor = getattr(transformers, f"{kind}FeatureExtractor")(**features)
     extractor.save_pretrained(folder)
     return model, extractor
 

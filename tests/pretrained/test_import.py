@@ -4,15 +4,13 @@ import json
 
 import pytest
 import torch
-from foreign_models import BERT, DECODERS, saved, short_run
+from foreign_models import DECODERS, saved, short_run
 from parity import assert_equal, doubled
 from safetensors.torch import load_file, save_file
 
 import seqkit
 from seqkit.cli.main import main
-from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError
-from seqkit.runs.answers import vectors
 from seqkit.runs.exported import to_hf, to_seqkit
 from seqkit.runs.imported import import_model
 from seqkit.runs.trained_model import load_one
@@ -133,34 +131,6 @@ def test_load_takes_a_folder_of_theirs_too(gpt2, tmp_path):
     assert (tmp_path / "back" / "model.safetensors").read_bytes() == (
         folder / "model.safetensors"
     ).read_bytes()
-
-
-def test_a_sentence_encoder_gives_the_vectors_that_its_files_say(tmp_path):
-    folder = tmp_path / "bert"
-    folder.mkdir()
-    theirs = saved(folder, "Bert", BERT, add_pooling_layer=False)
-    modules = [
-        {"type": f"sentence_transformers.models.{kind}", "path": path}
-        for kind, path in MODULES.items()
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(
-        json.dumps({"pooling_mode_mean_tokens": True})
-    )
-    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 4}))
-    import_model(folder, tmp_path / "run", "bert")
-    run = load_one(tmp_path / "run")
-    with torch.no_grad():
-        hidden = theirs(torch.tensor([[3, 7, 11, 2]])).last_hidden_state[0].mean(dim=0)
-    (found,) = vectors(run, [Input("one", "w3 w7 w11 w2 w5")])  # cut to four tokens
-    # of a vector of length 1
-    torch.testing.assert_close(found.values, hidden / hidden.norm(), rtol=0, atol=1e-4)
-    with pytest.raises(UsageError, match="Features has nothing to learn"):
-        run.objective.check_trainable()
-
-
-MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
 
 
 # ── refusals ──────────────────────────────────────────────────────────────────────────────────────────────────────────

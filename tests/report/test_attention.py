@@ -383,3 +383,19 @@ def test_on_a_phone_a_picture_fits_or_the_page_says_that_it_scrolls(browser, vie
             assert wide == hinted
             hints.append(hinted)
     assert set(hints) == {True, False}
+
+
+def test_heads_that_attend_to_all_they_see_alike_are_counted():
+    causal = np.tril(np.ones((6, 6)))
+    even = causal / causal.sum(axis=1, keepdims=True)
+    to_a_sink = 0.7 * even
+    sharp = np.eye(6)
+    mild = even * np.linspace(0.2, 2, 6)
+    mild /= mild.sum(axis=1, keepdims=True)
+    assert [attention._is_even(one) for one in (even, to_a_sink, np.full((4, 5), 0.2))] == [
+        True
+    ] * 3
+    assert not any(attention._is_even(one) for one in (sharp, mild, np.eye(1)))
+    told = attention._evenness([np.stack([even, sharp]), np.stack([sharp, even])])
+    assert "about alike, as before training: 2 of 4." in told
+    assert attention._evenness([np.stack([sharp])]) == ""

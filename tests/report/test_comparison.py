@@ -120,6 +120,27 @@ def test_one_table_is_printed_to_the_terminal_and_as_csv(capsys):
     )
 
 
+def test_a_table_that_is_too_wide_is_broken_between_words_and_in_none(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ["associative-recall", "3GatedDeltaNet+MultiHeadAttention", "25,992", "[−4.75, +5.80]"]
+    head = ["task", "candidate", "parameters", "difference (percentage points)", "FLOPs per step"]
+    table = Table(head, [[Cell(text) for text in (*names, "46.87M")]], name=1)
+    print_table(table)
+    narrow = capsys.readouterr().out
+    assert max(map(len, narrow.splitlines())) <= 80
+    for word in (
+        "associative-",
+        "recall",
+        "3GatedDeltaNet+",
+        "MultiHeadAttention",
+        "[−4.75, +5.80]",
+    ):
+        assert word in narrow
+    monkeypatch.setenv("COLUMNS", "140")
+    print_table(table)
+    assert "associative-recall   3GatedDeltaNet+MultiHeadAttention" in capsys.readouterr().out
+
+
 def test_markdown_has_the_numbers_of_the_page_and_no_markup_of_its_names():
     text = comparison_markdown(comparison(4, failed=(3,)))
     for fact in (

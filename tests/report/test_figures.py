@@ -32,6 +32,10 @@ def texts(figure):
 
 @pytest.fixture
 def loss_curves():
+    return drawn()
+
+
+def drawn():
     return curves(
         [Series(range(7), range(7), "training")],
         unit="loss (nats)",
@@ -144,8 +148,21 @@ def test_svg_brings_no_style_sheet_which_would_be_the_whole_pages(loss_curves):
     assert "stroke-linejoin: round; stroke-linecap: butt" in page.partition(">")[0]
 
 
-def test_a_figure_gives_the_same_svg_every_time(loss_curves):
-    assert svg(loss_curves) == svg(loss_curves)
+def test_a_figure_is_the_same_svg_every_time():
+    assert svg(drawn()) == svg(drawn())
+
+
+@pytest.mark.parametrize("level", [24.0, -5.0, 0.001])
+def test_a_level_that_would_flatten_the_curves_is_a_number_in_the_legend(level):
+    falling = [2.0, 0.6, 0.3, 0.2]
+    far = curves([Series(range(4), falling, "training")], unit="loss", levels={"constant": level})
+    near = curves([Series(range(4), falling, "training")], unit="loss", levels={"constant": 3.0})
+    side = "above" if level > 2 else "below"
+    assert any(text.startswith("constant: ") and text.endswith(side) for text in texts(far))
+    assert "constant" in texts(near)
+    low, high = far.axes[0].get_ylim()
+    assert 0.1 < low < high < 4
+    assert near.axes[0].get_ylim()[1] >= 3.0
 
 
 def test_two_figures_share_no_id(loss_curves):

@@ -119,6 +119,10 @@ def test_a_run_on_one_graph_counts_its_nodes_and_draws_the_answers(reported):
     assert {f"right ({right})", f"wrong ({total - right})"} <= set(
         re.findall(r">(\w+ \(\d+\))<", page.source)
     )
+    wrong = total - right
+    assert f"of {wrong} wrong nodes" in page.text
+    table = page.source.partition("<th>node</th>")[2].partition("</table>")[0]
+    assert table.count("<tr><td") == min(wrong, 20)
 
 
 def test_wrongly_classified_images_have_captions(copy):
@@ -205,8 +209,8 @@ def test_an_overview_holds_each_run(trained, tmp_path):
     folders = [trained("classify"), trained("regress")]
     path = write_overview(folders, tmp_path / "new" / "all.html", title="All of it")
     page = Page(path.read_text(encoding="utf-8"))
-    assert page.cells[0].startswith("test/classify")
-    assert page.cells[1].endswith("%accuracy"), "a result stands right behind its recipe"
+    assert page.cells[0].startswith("digitstest/classify")
+    assert page.cells[1].endswith("%accuracy"), "a result stands right behind its data"
     assert not page.open
     assert {"All of it", "Confusion matrix", "Predictions and targets"} <= set(page.headings)
     assert all(str(folder) in page.text for folder in folders)

@@ -140,3 +140,21 @@ def test_no_folder_is_refused_and_an_empty_one_said(tmp_path, capsys):
 )
 def test_data_are_called_by_their_file_or_their_source(source, name):
     assert data_name({"data": {"source": source}}) == name
+
+
+def test_a_run_that_lost_to_the_classical_method_says_so(runs, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    summary = json.loads((runs / "good" / "summary.json").read_text(encoding="utf-8"))
+    strong = {"name": "TF-IDF", "num_train": 9, "seconds": 1.0, "metrics": {"accuracy": 0.9}}
+    for name, difference in (("lost", (-0.4, -0.5, -0.3)), ("even", (-0.4, -0.9, 0.1))):
+        folder = runs / name
+        folder.mkdir()
+        for file in ("config.yaml", "state.json"):
+            (folder / file).write_text((runs / "good" / file).read_text())
+        own = summary | {"strong_baseline": strong | {"difference": difference}}
+        (folder / "summary.json").write_text(json.dumps(own), encoding="utf-8")
+    assert main(["runs", str(runs)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    lost, even = (next(line for line in lines if f"/{name} " in line) for name in ("lost", "even"))
+    assert "classical method is better" in lost
+    assert "classical" not in even

@@ -2,7 +2,6 @@
 
 import json
 import platform
-from collections.abc import Iterable
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,37 +13,6 @@ from strangers.others import OTHERS
 
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parents[2] / "docs" / "strangers.md"
-
-HEADS = {
-    "right_padding": "padded right",
-    "left_padding": "padded left",
-    "left_padding_beside_a_longer_one": "left, beside a longer",
-    "padding_inside": "masked inside",
-    "no_future": "no future",
-    "one_token": "one token",
-    "mates": "mates",
-    "mates_in_training": "mates, training",
-    "training_is_evaluation": "training = evaluation",
-    "gradients": "gradients, padded",
-    "steps": "steps",
-    "steps_from_nothing": "steps from nothing",
-    "prompt_in_parts": "prompt in parts",
-    "steps_of_two_rows": "two rows",
-    "right_padded_prompts": "right-padded, then a token",
-    "left_padded_prompts": "left-padded, then a token",
-    "left_padded_prompt_in_parts": "left-padded in parts",
-    "beams_change_places": "beams",
-    "states_are_apart": "two states",
-    "other_calls_move_nothing": "another call",
-    "generate_left_padded": "padded left",
-    "generate_of_two_rows": "two rows",
-    "generate_uncached": "no cache",
-    "generate_in_parts": "in parts",
-    "generate_beams": "beams",
-    "generate_looked_up": "looked up",
-    "generate_again": "again",
-}
-"""Heads of the columns."""
 
 PADDED = "transformers#31201, closed"
 PARTS = "transformers#47087, where a maintainer says that Mamba 1 does not take a prompt in parts"
@@ -85,21 +53,24 @@ HEAD = """\
 `seqkit.testing` checks your own modules. This page shows what the same kind of laws says of models that many use, with
 random weights times 3, so that it matters what a state holds, and plain torch code on a CPU.
 
-* ✓: the law is kept.
-* **.5**: it is broken. The number is the largest difference as a share of the largest right number, in float64;
-  float32 breaks it too. A second number is that at the width of a larger model, with two layers, in float32.
-* ᵍ: `generate` of the library guards against it: it refuses, warns, or gives the right numbers. Your own loop has no
-  such guard.
-* refuses: the library says that it does not support the call. `!`: it raises something else. –: the law does not apply:
-  the model takes no mask or says that it ignores it, has no cache, or attends both ways.
-* f64: float64 alone gives NaN or other numbers, float32 is right.
+{summary}
 
-Each number in bold was also printed by an example of at most {lines} lines without seqkit, in the same run. These
-commands print one, and make the page again:
+* **Broken by**: each family has its largest difference as a share of the largest right number, in float64; float32
+  breaks the law too. In brackets: the number at the width of a larger model, with two layers, in float32. Behind them
+  stand a public thread, and how the library's `generate` guards against the fault. Your own loop has no such guard.
+* **Refused by**: the library says that it does not support the call. **Fails in**: it raises something else.
+* **float64 alone**: that gives NaN or other numbers, float32 is right.
+* A law **applies** unless the model takes no mask or says that it ignores it, has no cache, or attends both ways.
 
-    python -m tests.strangers --show mamba2 right_padded_prompts
+An example of at most {lines} lines without seqkit printed each number. These commands print one, and make the page
+again:
+
+    python -m tests.strangers --show mamba right_padded_prompts
     python -m tests.strangers --site FOLDER     # with the packages that are not installed
 
+{example}
+
+## Families
 """
 
 LEGEND = {
@@ -110,6 +81,13 @@ LEGEND = {
     ),
     GENERATE: ("Through `generate` of the library", "Greedy; five tokens."),
 }
+
+OTHER = {
+    "Refused by": "generate refuses it",
+    "Fails in": "raises",
+    "float64 alone": "float64 alone",
+}
+"""What is neither kept nor broken, by its words on the page."""
 
 
 def read_results() -> dict[str, Any]:
@@ -150,82 +128,81 @@ def write_page(results: dict[str, Any]) -> None:
 
 def page(results: dict[str, Any]) -> str:
     """The page of results."""
-    families = results["families"]
+    families = {name: row for name, row in results["families"].items() if "tiny" in row}
+    most = max(LAWS, key=lambda law: len(_with(families, law, "broken")))
+    example = _example(families, most)
+    lines = HEAD.format(summary=_summary(families), lines=12, example=example).split("\n")
+    lines += _groups(families)
+    for laws, (title, words) in LEGEND.items():
+        names = [law.__name__ for law in laws]
+        lines += ["", f"## {title}", "", words, ""]
+        for name in names:
+            lines += _law(families, name)
+    return "\n".join([*lines, *_end(results)]).rstrip() + "\n"
+
+
+def _with(families: dict[str, Any], law: str, status: str) -> dict[str, Any]:
+    """Cells of the families in which a law has this status."""
+    cells = {name: row["tiny"][law] for name, row in families.items()}
+    return {name: cell for name, cell in cells.items() if cell["status"] == status}
+
+
+def _summary(families: dict[str, Any]) -> str:
+    cells = [cell["status"] for row in families.values() for cell in row["tiny"].values()]
+    faulty = {name for law in LAWS for name in _with(families, law, "broken")}
+    return (
+        f"{len(families)} families × {len(LAWS)} laws: {cells.count('kept'):,} are kept, {cells.count('broken')} "
+        f"broken, in {len(faulty)} families.\nThe fault of transformers#48256, which reports Mamba-family models, "
+        f"is in {len(_with(families, 'right_padded_prompts', 'broken'))}: prompts that are padded on the right, "
+        "then a token."
+    )
+
+
+def _groups(families: dict[str, Any]) -> list[str]:
+    """A line of each group: its families, those that break nothing apart."""
+    faulty = {name for law in LAWS for name in _with(families, law, "broken")}
     groups: dict[str, list[str]] = {}
     for name in (*FAMILIES, *OTHERS):
         group = FAMILIES[name].group if name in FAMILIES else OTHERS[name].group
-        groups.setdefault(group, []).append(name)
-    lines = [HEAD.format(lines=12).rstrip(), "", *_summary(results), ""]
-    for laws, (title, words) in LEGEND.items():
-        lines += [f"## {title}", "", words, ""]
-        lines += [f"* {HEADS[law.__name__]}: {_first(law)}" for law in laws]
-        for group, names in groups.items():
-            shown = [name for name in names if _applies(families.get(name, {}), laws)]
-            if shown:
-                lines += ["", f"### {group}: {title.split(',')[0].lower()}", ""]
-                lines += _table(families, shown, [law.__name__ for law in laws])
-        lines.append("")
-    lines += ["## Faults", ""]
-    for law in LAWS:
-        lines += _faults(families, law)
-    lines += _end(results)
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _first(law: Any) -> str:
-    said = (law.__doc__ or "").strip().split("\n")[0]
-    return said[0].lower() + said[1:]
-
-
-def _applies(row: dict[str, Any], laws: Iterable[Any]) -> bool:
-    if "tiny" not in row:
-        return True
-    return any(row["tiny"][law.__name__]["status"] != "not applicable" for law in laws)
-
-
-def _summary(results: dict[str, Any]) -> list[str]:
-    families = results["families"]
-    rows = [row for row in families.values() if "tiny" in row]
-    cells = [cell["status"] for row in rows for cell in row["tiny"].values()]
-    faulty = sum(any(c["status"] == "broken" for c in row["tiny"].values()) for row in rows)
-    ragged = [row for row in rows if row["tiny"]["right_padded_prompts"]["status"] == "broken"]
-    return [
-        f"{len(rows)} families × {len(LAWS)} laws: {cells.count('kept'):,} cells are kept, {cells.count('broken')} "
-        f"broken, in {faulty} families. The fault of transformers#48256, which reports Mamba-family models, is "
-        f"in {len(ragged)}: prompts that are padded on the right, then a token.",
-    ]
-
-
-def _table(families: dict[str, Any], names: list[str], laws: list[str]) -> list[str]:
-    lines = ["| family | " + " | ".join(HEADS[law] for law in laws) + " |"]
-    lines.append("|---|" + ":-:|" * len(laws))
-    for name in names:
-        row = families.get(name, {})
-        if "tiny" in row:
-            cells = [_cell(row, law) for law in laws]
-        else:
-            cells = ["not installed"] + [""] * (len(laws) - 1)
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        groups.setdefault(group, []).append(name if name in families else f"{name} (not installed)")
+    lines = []
+    for group, names in groups.items():
+        broken = "; ".join(name for name in names if name in faulty)
+        kept = "; ".join(name for name in names if name not in faulty)
+        said = [
+            words
+            for words in (broken and f"**broken**: {broken}", kept and f"kept: {kept}")
+            if words
+        ]
+        lines += [f"* {group}:", *(f"    * {words}" for words in said)]
     return lines
 
 
-def _cell(row: dict[str, Any], law: str) -> str:
-    cell = row["tiny"][law]
-    words = {
-        "kept": "✓",
-        "not applicable": "–",
-        "raises": "!",
-        "generate refuses it": "refuses",
-        "float64 alone": "f64",
-        "float32 alone": "f32",
-    }
-    if cell["status"] != "broken":
-        return words.get(cell["status"], cell["status"])
-    text = f"**{_size(cell['by_hand'])}**"
-    wide = row.get("published", {}).get(law, {})
-    if wide.get("status") == "broken":
-        text += f" {_size(wide['by_hand'])}"
-    return text + ("ᵍ" if _guard(row, law) else "")
+def _law(families: dict[str, Any], law: str) -> list[str]:
+    """A law, and what the families do with it."""
+    kept = len(_with(families, law, "kept"))
+    applies = len(families) - len(_with(families, law, "not applicable"))
+    number = f"all {kept}" if kept == applies else f"{kept} of {applies}"
+    said = (LAWS[law].__doc__ or "").strip()
+    lines = [f"* `{law}`: {said[0].lower()}{said[1:]} Kept by {number}."]
+    alike: dict[str, list[str]] = {}
+    for name, cell in _with(families, law, "broken").items():
+        words = "; ".join(filter(None, [_thread(law, name), _guard(families[name], law)]))
+        wide = families[name].get("published", {}).get(law, {})
+        size = _size(cell["by_hand"])
+        if wide.get("status") == "broken":
+            size += f" ({_size(wide['by_hand'])})"
+        alike.setdefault(words, []).append(f"{name} {size}")
+    for words, names in alike.items():
+        lines.append(f"    * **Broken by** {'; '.join(names)}" + (f": {words}" if words else ""))
+    for words, status in OTHER.items():
+        names = list(_with(families, law, status))
+        lines += [f"    * **{words}** {'; '.join(names)}"] if names else []
+    return lines
+
+
+def _thread(law: str, name: str) -> str:
+    return THREADS.get((law, name)) or THREADS_OF_LAWS.get(law, "")
 
 
 def _size(size: Any) -> str:
@@ -242,26 +219,11 @@ def _guard(row: dict[str, Any], law: str) -> str:
     return "`generate` gives the right numbers" if other.get("status") == "kept" else ""
 
 
-def _faults(families: dict[str, Any], law: str) -> list[str]:
-    """A section of one law: its families with their threads, and the example of one."""
-    broken = {
-        name: row
-        for name, row in families.items()
-        if "tiny" in row and row["tiny"][law]["status"] == "broken"
-    }
-    if not broken:
-        return []
-    lines = [f"### {law}", "", (LAWS[law].__doc__ or "").strip(), ""]
-    alike: dict[str, list[str]] = {}
-    for name, row in broken.items():
-        thread = THREADS.get((law, name)) or THREADS_OF_LAWS.get(law) or "no thread found"
-        guard = _guard(row, law)
-        words = f"{thread}; {guard}" if guard else thread
-        alike.setdefault(words, []).append(f"{name} {_size(row['tiny'][law]['by_hand'])}")
-    lines += [f"* {', '.join(names)}: {words}" for words, names in alike.items()]
-    shown = max(broken, key=lambda name: _as_number(broken[name]["tiny"][law]["by_hand"]))
-    lines += ["", f"{shown}:", "", "```py", broken[shown]["tiny"][law]["example"], "```", ""]
-    return lines
+def _example(families: dict[str, Any], law: str) -> str:
+    """The example of the family that breaks a law most."""
+    broken = _with(families, law, "broken")
+    shown = max(broken, key=lambda name: _as_number(broken[name]["by_hand"]))
+    return f"```py\n# {law}, {shown}\n{broken[shown]['example']}\n```"
 
 
 def _as_number(size: Any) -> float:
@@ -277,6 +239,7 @@ def _end(results: dict[str, Any]) -> list[str]:
     )
     minutes = sum(results["seconds"].values()) / 60
     return [
+        "",
         "## How it was measured",
         "",
         f"{results['date']}, {results['machine']}; {minutes:.0f} minutes of one core. {versions}.",
@@ -284,5 +247,5 @@ def _end(results: dict[str, Any]) -> list[str]:
         f"Larger widths, meant as those of checkpoints but not compared with their files: {wide}. "
         "The others are too wide for the time.",
         "",
-        "Threads were searched for on that date; one that is not named may exist all the same.",
+        "Threads were searched for on that date; others may exist.",
     ]

@@ -36,6 +36,7 @@ BACKBONES = {
         causal=True,
         block=partial(PreNormBlock, mlp=partial(MixtureOfExperts, num_experts=3)),
     ),
+    "repeats": lambda: Transformer(12, 4, num_heads=2, causal=True, dropout=0.3, repeats=2),
     "TCN": lambda: TCN(12, 2, causal=True, dropout=0.3),
     "Mamba": lambda: Mamba(12, 2, causal=True),
     "LSTM": lambda: LSTM(12, 3, causal=True, dropout=0.3),

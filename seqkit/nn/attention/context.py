@@ -26,6 +26,7 @@ from seqkit.nn.attention.mask import (
 )  # fmt: skip
 from seqkit.nn.packing import Packing
 from seqkit.nn.position.base import RelativePosition
+from seqkit.nn.position.disentangled import DisentangledPosition, Distances
 from seqkit.nn.segments import SegmentRows
 
 
@@ -49,6 +50,7 @@ class AttentionContext:
     is_plain: True: padding and causality are all that masks pairs, and no bias is added.
     segments: where the packed sequences of the batch are, for layers that take no mask; None: they are not packed, or
     `attn_mask` keeps them apart.
+    distances: what queries and keys are compared with, beside each other; None: nothing.
     """
 
     attn_mask: Tensor | None = None
@@ -63,6 +65,7 @@ class AttentionContext:
     packing: Packing | None = None
     is_plain: bool = False
     segments: SegmentRows | None = None
+    distances: Distances | None = None
 
 
 class Past(NamedTuple):
@@ -115,12 +118,14 @@ def attention_context(
     valid, positions, is_padded = Past.with_columns(past, embedded)
     b, n = embedded.valid.shape
     m = valid.shape[1]
-    rotary = bias = None
+    rotary = bias = compared = None
     if position is not None:
         if position.rotates:
             rotary = position.rotary(embedded.positions, head_dim)
         if position.has_bias:
             bias = position.bias(embedded.positions, positions, num_heads)
+        if isinstance(position, DisentangledPosition):
+            compared = position.distances(embedded.positions, positions)
     masks: list[Mask] = []
     if reach is not None:
         masks.append(reach_mask(reach))
@@ -161,6 +166,7 @@ def attention_context(
         edge_bias=edge_bias,
         is_plain=is_plain,
         segments=None if segments is None or needs_mask else SegmentRows.of(segments, valid),
+        distances=compared,
     )
 
 

@@ -125,4 +125,5 @@ def _highest(own: Tensor, target: Tensor, edge: Tensor) -> Tensor:
 
 def _flat(x: Tensor, num_groups: int) -> Tensor:
     """Heads [b h n c] of all examples in a row, by the keys that they share, [N g r c]."""
-    return rearrange(x, "b (g r) n c -> (b n) g r c", g=num_groups)
+    # an exported graph knows the strides of a copy at every length
+    return rearrange(x, "b (g r) n c -> (b n) g r c", g=num_groups).contiguous()

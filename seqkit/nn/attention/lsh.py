@@ -17,6 +17,7 @@ from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.mechanism import SequenceAttention, repeat_kv, softmax
 from seqkit.nn.checks import check_at_least
+from seqkit.nn.recurrence import check_not_exporting
 
 
 class Plan(NamedTuple):
@@ -79,6 +80,8 @@ class LSHAttention(SequenceAttention):
     def run(
         self, q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, cache: None = None
     ) -> Tensor:
+        # rounding decides which bucket is nearest, and another runtime rounds in another way
+        check_not_exporting("LSHAttention", "ScaledDotProductAttention")
         valid = context.key_valid
         if valid is not None:  # NaN in padding would pass through a product with zero
             padded = rearrange(~valid, "b m -> b 1 m 1")

@@ -17,6 +17,7 @@ from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import AttentionFeature
 from seqkit.nn.attention.kv_cache import KVCache
 from seqkit.nn.precision import float32_or_more
+from seqkit.nn.recurrence import is_exporting
 from seqkit.nn.segments import SegmentRows
 
 
@@ -168,6 +169,9 @@ def repeat_kv(k: Tensor, q: Tensor) -> Tensor:
     times = q.shape[1] // k.shape[1]
     if times == 1:
         return k
+    if is_exporting():  # before the axes change places: else its strides fix the length of a graph
+        by_token = repeat(k, "b g m c -> b m (g times) c", times=times)
+        return rearrange(by_token, "b m h c -> b h m c")
     return repeat(k, "b g m c -> b (g times) m c", times=times)
 
 

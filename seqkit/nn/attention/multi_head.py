@@ -6,6 +6,7 @@ b batch · n queries · m keys · d width · h heads · g key/value heads · c c
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import torch
@@ -36,6 +37,7 @@ from seqkit.nn.convolution import CausalConvolution
 from seqkit.nn.dropout import InheritedDropout
 from seqkit.nn.mixers.base import Mixer
 from seqkit.nn.packing import Packing, has_flash_attention
+from seqkit.nn.position.disentangled import Distances
 
 
 class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
@@ -122,6 +124,34 @@ class ScaledDotProductAttention(AttentionMechanism, InheritedDropout):
         return q.new_zeros(q.shape[1]) if self.sinks is None else self.sinks
 
 
+class BiasGate(nn.Module):
+    """Factors of a position's bias on scores, one for each query and head (Chi et al. 2022, XLM-E, section 3.1; WavLM).
+
+    A factor is 2 + a (b s - 1), where a and b are sigmoids of sums of four linear maps of the query's input in the
+    channels of its head, and s is learned. Equals Hugging Face's `WavLMAttention` (transformers 5.23).
+    """
+
+    def __init__(self, dim: int, num_heads: int):
+        super().__init__()
+        self.linear = nn.Linear(dim // num_heads, 8)
+        self.scale = nn.Parameter(torch.ones(num_heads))
+
+    def forward(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """The scaled bias [b h n m] of x [b n d]; -inf stays. Raises ValueError where there is no bias."""
+        if bias is None or not bias.is_floating_point():
+            raise ValueError(
+                "gated_bias=True scales a position's bias, and there is none; give the backbone position T5Bias"
+            )
+        heads = rearrange(x, "b n (h c) -> b h n c", h=len(self.scale))
+        sums = rearrange(self.linear(heads), "b h n (two four) -> two b h n four", two=2).sum(-1)
+        a, b = sums.sigmoid()
+        scale = rearrange(self.scale, "h -> h 1")
+        factor = rearrange(2 + a * (b * scale - 1), "b h n -> b h n 1")
+        # not through -inf, which would make the gradient of the factor NaN
+        masked = bias == -torch.inf
+        return (bias.masked_fill(masked, 0.0) * factor).masked_fill(masked, -torch.inf)
+
+
 class MultiHeadAttention(Mixer):
     """Multi-head attention, self or cross (Vaswani et al. 2017, section 3.2.2).
 
@@ -138,6 +168,7 @@ class MultiHeadAttention(Mixer):
     output_gate: factors sigmoid(W x) on the attention output before its projection, x the layer's input (Qiu et al.
     2025, section 2.2, G1): "elementwise", one for each channel of each head (Qwen3-Next), or "headwise", one for each
     head; they start near 1/2; None: none.
+    gated_bias: True: the bias of the backbone's position, such as `T5Bias`, is scaled by a `BiasGate`.
     Raises ValueError if `dim` is not a multiple of `num_heads` and no `head_dim` is given, if `num_heads` is not a
     multiple of `num_kv_heads`, or for another `qk_norm_level` or `output_gate`.
     """
@@ -156,6 +187,7 @@ class MultiHeadAttention(Mixer):
         out_bias: bool | None = None,
         convolution: Callable[[int], CausalConvolution] | None = None,
         output_gate: Literal["elementwise", "headwise"] | None = None,
+        gated_bias: bool = False,
     ):
         super().__init__()
         check_at_least(
@@ -199,6 +231,7 @@ class MultiHeadAttention(Mixer):
         if output_gate is not None:
             num_gates = num_heads if output_gate == "headwise" else num_heads * head_dim
             self.gate_proj = nn.Linear(dim, num_gates, bias=bias)
+        self.bias_gate = BiasGate(dim, num_heads) if gated_bias else None
         self.norms_heads = qk_norm_level == "head"  # True: each head by itself; False: all together
         self.query_norm = None
         self.key_norm = None
@@ -227,6 +260,11 @@ class MultiHeadAttention(Mixer):
         if context.rotary is not None:
             q = apply_rotary(q, context.rotary)
             k = apply_rotary(k, context.rotary)
+        if context.distances is not None:
+            context = self._with_distances(q, k, context, context.distances)
+        if self.bias_gate is not None and context.memory is None:
+            padded = x if context.packing is None else context.packing.pad(x)
+            context = replace(context, attn_mask=self.bias_gate(padded, context.attn_mask))
         if cache is None or context.memory is not None:
             continued = None
         else:
@@ -235,6 +273,16 @@ class MultiHeadAttention(Mixer):
         if context.packing is not None:
             output = context.packing.pack(output)
         return self.out_proj(self._gated(output, x))
+
+    def _with_distances(
+        self, q: Tensor, k: Tensor, context: AttentionContext, distances: Distances
+    ) -> AttentionContext:
+        """The context with the scores of distances in its mask."""
+        assert self.qkv_proj is not None
+        assert context.attn_mask is not None
+        vector_q, vector_k, _ = self._split(self.qkv_proj(distances.vectors))
+        scores = distances.scores(q, repeat_kv(k, q), vector_q, repeat_kv(vector_k, q))
+        return replace(context, attn_mask=scores + context.attn_mask)
 
     def _attends_in_row(self, x: Tensor, context: AttentionContext) -> bool:
         """Whether torch's FlashAttention can take the place of the mechanism, without padding."""

@@ -48,7 +48,7 @@ class PerformerAttention(FeatureMapAttention):
         A factor for all keys cancels in all weights; taken from the keys themselves, as is usual, it would leak later
         tokens. This one depends on the directions alone: an exponent is at most half a direction's square.
         """
-        largest = self.directions.to(k.dtype).square().sum(dim=-1).amax() / 2
+        largest = self.directions.to(k.dtype).square().sum(dim=-1).amax(dim=0) / 2
         return (self._exponents(k) - (largest - MAX_EXPONENT).clamp(min=0.0)).exp()
 
     def _exponents(self, x: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ b batch · n queries · m keys · h heads · c channels of one head
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from einops import einsum
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.features import ALL_FEATURES
 from seqkit.nn.attention.mechanism import DenseScoreAttention, as_bias, repeat_kv, softmax
 from seqkit.nn.checks import check_at_least
+from seqkit.nn.recurrence import is_exporting
 
 
 class TopKAttention(DenseScoreAttention):
@@ -36,10 +38,10 @@ class TopKAttention(DenseScoreAttention):
         """[b h n m], zero but for the best keys."""
         scores = einsum(q, repeat_kv(k, q), "b h n c, b h m c -> b h n m")
         scores = scores / q.shape[-1] ** 0.5 + as_bias(q, k, context)
-        if scores.shape[-1] > self.k:
-            last = scores.topk(self.k, dim=-1).values[..., -1:]
-            # a repeated token at a clipped distance ties but for rounding, which is not the same with a cache
-            largest = scores.masked_fill(scores == -torch.inf, 0.0).abs().amax(dim=-1, keepdim=True)
-            rounding = 8 * torch.finfo(scores.dtype).eps * largest
-            scores = scores.masked_fill(scores < last - rounding, -torch.inf)
-        return softmax(scores)
+        # an exported graph may not ask how many there are
+        missing = self.k if is_exporting() else max(self.k - scores.shape[-1], 0)
+        last = F.pad(scores, [0, missing], value=-torch.inf).topk(self.k, dim=-1).values[..., -1:]
+        # a repeated token at a clipped distance ties but for rounding, which is not the same with a cache
+        largest = scores.masked_fill(scores == -torch.inf, 0.0).abs().amax(dim=-1, keepdim=True)
+        rounding = 8 * torch.finfo(scores.dtype).eps * largest
+        return softmax(scores.masked_fill(scores < last - rounding, -torch.inf))

@@ -30,9 +30,10 @@ class GatedDeltaNet(StateMixer):
     projections of x behind a causal depthwise convolution and SiLU; q and k are then scaled to length 1, and q divided
     by sqrt(c). beta = sigmoid(W_b x); a = exp(-A softplus(W_a x + bias)).
     head_dim: c; None: 3/4 dim / num_heads, rounded down: 6 dim^2 weights, as in the paper. expand_v: e / c.
-    num_value_heads: a multiple of num_heads, where several share q and k, as in Qwen3-Next; None: num_heads.
+    value_dim: e in place of that. num_mixer_heads: heads, where attention beside it has another number; None:
+    num_heads. num_value_heads: a multiple of them, where several share q and k, as in Qwen3-Next; None: as many.
     kernel_size: tokens of the convolution. negative_eigenvalues: True: beta goes up to 2, with which a state can change
-    its sign from token to token, as parity needs (Grazzi et al. 2024).
+    its sign from token to token, as parity needs (Grazzi et al. 2024). eps: summand of the norm.
     Weights start as in the paper's code: projections and convolution as those of torch, A uniform in [0.01, 16], and
     the bias so that softplus(bias) is log-uniform in [0.001, 0.1].
     Raises ValueError for sizes below 1, value heads that num_heads does not divide, or an e that is not whole.
@@ -48,9 +49,14 @@ class GatedDeltaNet(StateMixer):
         num_value_heads: int | None = None,
         kernel_size: int = 4,
         negative_eigenvalues: bool = False,
+        value_dim: int | None = None,
+        num_mixer_heads: int | None = None,
+        eps: float = 1e-5,
     ):
-        super().__init__(dim, num_heads)
         check_at_least(1, head_dim=head_dim, num_value_heads=num_value_heads)
+        check_at_least(1, value_dim=value_dim, num_mixer_heads=num_mixer_heads)
+        num_heads = num_mixer_heads or num_heads
+        super().__init__(dim, num_heads)
         check_above_0(expand_v=expand_v)
         self.head_dim = head_dim or max(1, 3 * dim // (4 * num_heads))
         num_value_heads = num_value_heads or num_heads
@@ -59,8 +65,8 @@ class GatedDeltaNet(StateMixer):
                 f"num_value_heads={num_value_heads} is no multiple of the {num_heads} heads; "
                 f"make it {num_heads * (num_value_heads // num_heads + 1)}"
             )
-        self.value_dim = round(self.head_dim * expand_v)
-        if self.value_dim != self.head_dim * expand_v:
+        self.value_dim = value_dim or round(self.head_dim * expand_v)
+        if value_dim is None and self.value_dim != self.head_dim * expand_v:
             raise ValueError(
                 f"expand_v={expand_v} of {self.head_dim} keys are {self.head_dim * expand_v:g} values; "
                 "choose head_dim and expand_v so that their product is a whole number"
@@ -75,7 +81,7 @@ class GatedDeltaNet(StateMixer):
         init_as_conv1d(kernel_size, self.convolution.weight)
         self.A_log = nn.Parameter(torch.empty(num_value_heads).uniform_(0.01, 16.0).log())
         self.dt_bias = nn.Parameter(initial_dt_bias(num_value_heads))
-        self.norm = nn.RMSNorm(self.value_dim, eps=1e-5)
+        self.norm = nn.RMSNorm(self.value_dim, eps=eps)
         self.out_proj = nn.Linear(values, dim, bias=False)
 
     def mix(self, x: Tensor, valid: Tensor | None) -> Tensor:
@@ -125,6 +131,8 @@ class GatedDeltaNet(StateMixer):
 
     def _by_head(self, x: Tensor) -> Tensor:
         """Queries or keys [b hr n c] of length 1, from [b n hc]."""
-        x = rearrange(x, "b n (h c) -> b h n c", c=self.head_dim)
+        x = rearrange(x, "b n (h c) -> b n h c", c=self.head_dim)
         x = x * torch.rsqrt(x.square().sum(dim=-1, keepdim=True) + 1e-6)
-        return repeat(x, "b h n c -> b (h r) n c", r=self.widths[-1] // self.num_heads)
+        # before the axes change places: else its strides fix the length of an exported graph
+        x = repeat(x, "b n h c -> b n (h r) c", r=self.widths[-1] // self.num_heads)
+        return rearrange(x, "b n h c -> b h n c")

@@ -6,6 +6,7 @@ b batch · n tokens · d width · e inner width · s states of one channel · r 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -39,7 +40,15 @@ class SelectiveSSM(nn.Module):
     A_log is stored flat: optimizers decay matrices, and the paper's code does not decay it.
     """
 
-    def __init__(self, width: int, *, num_states: int, rank: int, kernel_size: int):
+    def __init__(
+        self,
+        width: int,
+        *,
+        num_states: int,
+        rank: int,
+        kernel_size: int,
+        norm: Callable[[int], nn.Module] = nn.Identity,
+    ):
         super().__init__()
         self.width = width
         self.num_states = num_states
@@ -48,6 +57,9 @@ class SelectiveSSM(nn.Module):
         self.convolution_bias = nn.Parameter(torch.empty(width))
         init_as_conv1d(kernel_size, self.convolution.weight, self.convolution_bias)
         self.x_proj = nn.Linear(width, rank + 2 * num_states, bias=False)
+        self.dt_norm = norm(rank)
+        self.B_norm = norm(num_states)
+        self.C_norm = norm(num_states)
         self.dt_proj = nn.Linear(rank, width)
         self.A_log = nn.Parameter(torch.arange(1.0, num_states + 1).log().repeat(width))
         self.D = nn.Parameter(torch.ones(width))
@@ -79,13 +91,13 @@ class SelectiveSSM(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         u = F.silu(convolved + self.convolution_bias)
         dt, B, C = self.x_proj(u).split([self.rank, self.num_states, self.num_states], dim=-1)
-        dt = F.softplus(self.dt_proj(dt))
+        dt = F.softplus(self.dt_proj(self.dt_norm(dt)))
         if valid is not None:  # with dt = 0 a state stays what it was, whatever the input
             dt = zero_padded(dt, valid)
         A = -rearrange(
             self.A_log.to(float32_or_more(u.dtype)), "(e s) -> e s", s=self.num_states
         ).exp()
-        y, last = selective_scan(u, dt, A, B, C, state)
+        y, last = selective_scan(u, dt, A, self.B_norm(B), self.C_norm(C), state)
         return torch.addcmul(y, u, self.D.to(u.dtype)), last
 
     def uncounted_flops(self, x: Tensor) -> int:
@@ -100,9 +112,10 @@ class SelectiveSSM(nn.Module):
 class MambaMixer(StateMixer):
     """W_out(SSM(W_x x) * SiLU(W_z x)) (Gu and Dao 2023, figure 3).
 
-    num_states: states of a channel. expand: inner width / dim. kernel_size: tokens of the convolution. The rank of dt
-    is dim / 16. bidirectional: True: a second SSM with weights of its own runs over the sequence reversed; the
-    projections and the gate are shared, and the outputs added (Zhu et al. 2024, Vision Mamba, algorithm 1).
+    num_states: states of a channel. expand: inner width / dim. kernel_size: tokens of the convolution. rank: of dt;
+    None: dim / 16. dt_norm: norm of dt, of B and of C, before they are used (Jamba; Falcon Mamba, without weights).
+    bidirectional: True: a second SSM with weights of its own runs over the sequence reversed; the projections and the
+    gate are shared, and the outputs added (Zhu et al. 2024, Vision Mamba, algorithm 1).
     Raises ValueError for sizes below 1.
     """
 
@@ -114,15 +127,22 @@ class MambaMixer(StateMixer):
         num_states: int = 16,
         expand: int = 2,
         kernel_size: int = 4,
+        rank: int | None = None,
+        dt_norm: Callable[[int], nn.Module] = nn.Identity,
         bidirectional: bool = False,
     ):
         super().__init__(dim, num_heads)
-        check_at_least(1, num_states=num_states, expand=expand)
+        check_at_least(1, num_states=num_states, expand=expand, rank=rank)
         width = expand * dim
-        rank = -(-dim // 16)
 
         def direction() -> SelectiveSSM:
-            return SelectiveSSM(width, num_states=num_states, rank=rank, kernel_size=kernel_size)
+            return SelectiveSSM(
+                width,
+                num_states=num_states,
+                rank=rank or -(-dim // 16),
+                kernel_size=kernel_size,
+                norm=dt_norm,
+            )
 
         self.in_proj = nn.Linear(dim, 2 * width, bias=False)
         self.ssm = direction()

@@ -17,6 +17,7 @@ from seqkit.nn.chunked_scan import chunked_scan, chunked_scan_flops
 from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.padding import zero_padded
 from seqkit.nn.precision import float32_or_more
+from seqkit.nn.recurrence import is_exporting, scan_tokens
 
 Memory = tuple[Tensor, Tensor]
 """State of one layer: memory beside normaliser [b h c e+1], both times exp(-m), and the stabiliser m [b h]."""
@@ -117,13 +118,24 @@ def mlstm(
     memory, before = state or (None, log_input.new_zeros(log_input.shape[:2]))
     with torch.no_grad():
         sums = log_forget.cumsum(dim=-1)
-        start = rearrange(before, "b h -> b h 1")
-        highest = (log_input.clamp(min=0) - sums).cummax(dim=-1).values
-        m = sums + torch.maximum(highest, start)
-        previous = torch.cat([start, m[..., :-1]], dim=-1)
+        m = sums + _highest(log_input.clamp(min=0) - sums, before)
+        # a graph takes no slice that is empty for one token
+        previous = torch.cat([rearrange(before, "b h -> b h 1"), m], dim=-1)[..., :-1]
     inputs = rearrange((log_input - m).exp(), "b h n -> b h n 1")
     values = torch.cat([v.to(exact), torch.ones_like(inputs)], dim=-1)
     y, memory = chunked_scan(q, inputs * k, values, log_forget + previous - m, memory)
     least = rearrange((-m).exp(), "b h n -> b h n 1")
     h = y[..., :-1] / (torch.maximum(y[..., -1:].abs(), least) + EPS)
     return h.to(v.dtype), (memory, m[..., -1])
+
+
+def _highest(x: Tensor, first: Tensor) -> Tensor:
+    """The largest of first [b h] and x [b h n] up to each token; ONNX has no operation for it."""
+    if not is_exporting():
+        return torch.maximum(x.cummax(dim=-1).values, rearrange(first, "b h -> b h 1"))
+
+    def step(highest: Tensor, token: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        highest = torch.maximum(highest, token[0])
+        return highest, highest
+
+    return scan_tokens(step, first, (x,), dim=-1)[0]

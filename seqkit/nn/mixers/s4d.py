@@ -16,10 +16,14 @@ from torch import Tensor, nn
 
 from seqkit.nn.mixers.base import BOTH_DIRECTIONS, StateMixer
 from seqkit.nn.precision import float32_or_more, no_autocast
-from seqkit.nn.recurrence import check_not_exporting
+from seqkit.nn.recurrence import is_exporting
 
 Spectrum = Literal["lin", "inv"]
 """Initial frequencies: S4D-Lin or S4D-Inv."""
+
+
+BLOCK = 64
+"""Tokens of a block in an exported graph."""
 
 
 class S4DLayer(nn.Module):
@@ -77,7 +81,6 @@ class S4DLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[b n d] from x [b n d], which is zero where padded."""
-        check_not_exporting("the convolution of S4D", "an LSTM or GRU")
         # FFTs have no bfloat16, and powers of a ratio near 1 need the digits
         n = x.shape[1]
         exact = x.to(float32_or_more(x.dtype))
@@ -147,7 +150,7 @@ class S4DLayer(nn.Module):
         A = torch.complex(decay, frequency)
         log_step = A * rearrange(self.log_dt.to(dtype).exp(), "d -> d 1")
         C = torch.complex(*self.C.to(dtype).unbind(dim=-1))
-        return log_step, C * (log_step.exp() - 1) / A
+        return log_step, C * (_exp(log_step.real, log_step.imag) - 1) / A
 
 
 class S4DMixer(StateMixer):
@@ -195,6 +198,8 @@ def geometric_sums(coefficients: Tensor, log_ratio: Tensor, n: int) -> Tensor:
     left = rearrange(torch.stack([left.real, -left.imag]), "z d w i s -> d (w i) (z s)")
     right = rearrange(torch.stack([fine.real, fine.imag]), "z d j s -> d (z s) j")
     sums = rearrange(2 * left @ right, "d (w i) j -> w d (i j)", w=coefficients.shape[0])
+    if is_exporting():  # torch does not see that there are n
+        return sums.index_select(-1, torch.arange(n, device=sums.device))
     return sums[..., :n]
 
 
@@ -226,9 +231,14 @@ def fft_convolution(x: Tensor, kernel: Tensor) -> Tensor:
     """y_t = sum over u of kernel_(t - u) x_u, by FFTs of length 2 n: x [b n d] with a kernel [d n], or [d 2n] whose
     second half holds the negative offsets; returns [b n d]."""
     n = x.shape[1]
-    of_x = torch.fft.rfft(rearrange(x, "b n d -> b d n"), n=2 * n)
-    y = torch.fft.irfft(of_x * torch.fft.rfft(kernel, n=2 * n), n=2 * n)[..., :n]
-    return rearrange(y, "b d n -> b n d").contiguous()
+    x = rearrange(x, "b n d -> b d n")
+    if is_exporting():
+        latest_first = torch.cat([kernel[:, :n].flip(-1), kernel[:, n:].flip(-1)], dim=-1)
+        padded = F.pad(x, [n - 1, kernel.shape[-1] - n])
+        y = F.conv1d(padded, rearrange(latest_first, "d m -> d 1 m"), groups=x.shape[1])
+    else:
+        y = torch.fft.irfft(torch.fft.rfft(x, n=2 * n) * torch.fft.rfft(kernel, n=2 * n), n=2 * n)
+    return rearrange(y[..., :n], "b d n -> b n d").contiguous()
 
 
 def _powers(log_ratio: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -236,20 +246,27 @@ def _powers(log_ratio: Tensor, n: int) -> tuple[Tensor, Tensor]:
     num_blocks, size = _blocks(n)
     exponents = torch.arange(num_blocks + size, device=log_ratio.device, dtype=log_ratio.real.dtype)
     exponents = torch.where(exponents < num_blocks, exponents * size, exponents - num_blocks)
-    decay, angle = (
-        rearrange(t, "d s -> d 1 s") * rearrange(exponents, "t -> t 1") for t in _parts(log_ratio)
+    powers = _exp(
+        *(
+            rearrange(t, "d s -> d 1 s") * rearrange(exponents, "t -> t 1")
+            for t in (log_ratio.real, log_ratio.imag)
+        )
     )
-    size_of = decay.exp()
-    # torch's complex exp is several times slower
-    powers = torch.complex(size_of * angle.cos(), size_of * angle.sin())
     return powers[:, :num_blocks], powers[:, num_blocks:]
 
 
-def _parts(z: Tensor) -> tuple[Tensor, Tensor]:
-    return z.real, z.imag
+def _exp(decay: Tensor, angle: Tensor) -> Tensor:
+    """exp(decay + i angle), in a fraction of the time of torch's; ONNX has none of complex numbers."""
+    size = decay.exp()
+    return torch.complex(size * angle.cos(), size * angle.sin())
 
 
 def _blocks(n: int) -> tuple[int, int]:
-    """Number of blocks and tokens of each, about sqrt(n)."""
+    """Number of blocks and tokens of each, about sqrt(n).
+
+    An exported graph has blocks of one size, and always more of them than one, and than n takes.
+    """
+    if is_exporting():
+        return n // BLOCK + 2, BLOCK
     size = math.isqrt(n - 1) + 1
     return -(-n // size), size

@@ -17,7 +17,7 @@ from seqkit.nn.convolution import CausalConvolution, init_as_conv1d
 from seqkit.nn.mixers.base import StateMixer
 from seqkit.nn.mixers.mlstm import HeadNorm
 from seqkit.nn.precision import float32_or_more, no_autocast
-from seqkit.nn.recurrence import check_not_exporting
+from seqkit.nn.recurrence import is_exporting, scan_tokens
 
 Memory = tuple[Tensor, Tensor, Tensor]
 """Hidden state [h b c], cell and normaliser [2 h b c], both times exp(-m), and the stabiliser m [h b c]."""
@@ -70,13 +70,13 @@ class SLSTM(StateMixer):
         if valid is None:
             hidden = hiddens[:, -1]
         else:
-            hidden = hiddens[:, valid.sum(dim=1), torch.arange(len(x), device=x.device)]
+            hidden = hiddens[:, valid.sum(dim=1), torch.arange(x.shape[0], device=x.device)]
         after = (rearrange(t, "... h b c -> b ... h c") for t in (hidden, cell, m))
         return y, (tail, *after)
 
     def _gates(self, convolved: Tensor, x: Tensor, valid: Tensor | None) -> Tensor:
         """Inputs of the gates from the tokens alone, before their activations [h n b g]."""
-        b = len(x)
+        b = x.shape[0]  # len(x) would be a constant of an exported graph
         of_i_f, of_z_o = self.input_weight.chunk(2, dim=-1)
         heads = "b n (h c) -> h (n b) c"
         h = self.num_heads
@@ -110,9 +110,7 @@ def slstm(
 
     c and n are kept times exp(-m), with m_t = max(log f_t + m_(t-1), log i_t), so no gate overflows, and n is 1 at
     least. h does not depend on m, which therefore has no gradient.
-    Raises ValueError in `torch.export`.
     """
-    check_not_exporting("an sLSTM", "an LSTM or GRU")
     return _run(gates, recurrent_weight, memory)
 
 
@@ -126,16 +124,25 @@ def _run(
     if memory is None:
         zero = torch.zeros_like(given[:, 0, :, : weight.shape[1]])
         memory = (zero, torch.stack([zero, zero + 1]), zero + EMPTY)
-    hidden, cell, m = memory
-    hiddens = [hidden]
+
+    def step(memory: Memory, token: tuple[Tensor, ...]) -> tuple[Memory, Tensor]:
+        hidden, cell, m = memory
+        log_input, f, z, o = torch.baddbmm(token[0], hidden, weight).chunk(4, dim=-1)
+        log_forget = F.logsigmoid(f) + m
+        m = torch.maximum(log_input, log_forget).detach()
+        written = (log_input - m).exp()
+        added = torch.stack([written * z.tanh(), written])
+        cell = torch.addcmul(added, (log_forget - m).exp(), cell)
+        hidden = o.sigmoid() * cell[0] / cell[1]
+        return (hidden, cell, m), hidden
+
+    first = rearrange(memory[0], "h b c -> h 1 b c")
+    if is_exporting():
+        hiddens, (_, cell, m) = scan_tokens(step, memory, (given,))
+        return torch.cat([first, hiddens], dim=1), cell, m
+    found = [memory[0]]
     with no_autocast(gates):
         for token in given.unbind(1):
-            log_input, f, z, o = torch.baddbmm(token, hidden, weight).chunk(4, dim=-1)
-            log_forget = F.logsigmoid(f) + m
-            m = torch.maximum(log_input, log_forget).detach()
-            written = (log_input - m).exp()
-            added = torch.stack([written * z.tanh(), written])
-            cell = torch.addcmul(added, (log_forget - m).exp(), cell)
-            hidden = o.sigmoid() * cell[0] / cell[1]
-            hiddens.append(hidden)
-    return torch.stack(hiddens, dim=1), cell, m
+            memory, hidden = step(memory, (token,))
+            found.append(hidden)
+    return torch.stack(found, dim=1), *memory[1:]

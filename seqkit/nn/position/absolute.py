@@ -5,6 +5,7 @@ b batch · n tokens · p axes · d width
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -32,14 +33,23 @@ class Sinusoidal(PositionalEncoding):
     max_wavelength: longest wavelength / 2 pi; the shortest is 2 pi. The width is split equally between the axes (half
     each for images); in each share, channel 2 i holds sin(pos / max_wavelength^(2 i / share)) and channel 2 i + 1 the
     cosine. interleaved: False: all sines of a share come first, then its cosines (Tensor2Tensor, Marian).
+    endpoint: True: the last pair has max_wavelength itself, not the one before it in that series (Tensor2Tensor, M2M).
+    first: position of the first token (2 in M2M).
     Any position is allowed, fractions too.
-    Raises ValueError if dim is not a multiple of 2 * num_axes.
+    Raises ValueError if dim is not a multiple of 2 * num_axes, or an endpoint has no series of two pairs or more.
     """
 
     std = 1.0
 
     def __init__(
-        self, dim: int, num_axes: int, *, max_wavelength: float = 10_000.0, interleaved: bool = True
+        self,
+        dim: int,
+        num_axes: int,
+        *,
+        max_wavelength: float = 10_000.0,
+        interleaved: bool = True,
+        endpoint: bool = False,
+        first: int = 0,
     ):
         super().__init__(dim, num_axes)
         if num_axes and dim % (2 * num_axes):
@@ -47,15 +57,22 @@ class Sinusoidal(PositionalEncoding):
                 f"dim={dim} does not split into a sine and a cosine for each of {num_axes} axes equally; "
                 f"make it a multiple of {2 * num_axes}"
             )
+        if endpoint and dim < 4 * num_axes:
+            raise ValueError(
+                f"endpoint=True needs two pairs of channels for each of {num_axes} axes, and dim={dim} has fewer; "
+                f"make it {4 * num_axes} or more"
+            )
         self.max_wavelength = max_wavelength
         self.interleaved = interleaved
+        self.endpoint = endpoint
+        self.first = first
 
     def forward(self, positions: Tensor) -> Tensor:
         """Vectors [b n d] for positions [b n p]."""
         if self.num_axes == 0:
             return positions.new_zeros(1, 1, self.dim, dtype=self.dtype)
         wide = float32_or_more(torch.promote_types(positions.dtype, self.dtype))
-        angles = rearrange(positions.to(wide), "b n p -> b n p 1") * self._frequencies(
+        angles = rearrange(positions.to(wide) + self.first, "b n p -> b n p 1") * self._frequencies(
             positions.device
         )
         sinusoids = torch.stack([angles.sin(), angles.cos()], dim=-1)
@@ -65,6 +82,10 @@ class Sinusoidal(PositionalEncoding):
     def _frequencies(self, device: torch.device) -> Tensor:
         """[i]. Made anew each time: a buffer would be rounded by `model.half()` and lost by `to_empty`."""
         share = self.dim // self.num_axes
+        if self.endpoint:
+            # in single precision and in this order, since weights from elsewhere were trained so
+            step = math.log(self.max_wavelength) / (share // 2 - 1)
+            return (torch.arange(share // 2, device=device).float() * -step).exp()
         # Apple's GPUs have no more
         if device.type == "mps":
             precise = torch.float32
@@ -108,12 +129,21 @@ class Learned(PositionalEncoding):
     """Learned positional embeddings: a table per axis, summed over the axes; positions are integers below `sizes`.
 
     sizes: entries per axis, one per axis of the tokenizer. first: entry of position 0 on the first axis; published
-    tables begin with entries that no token has (2 in RoBERTa, OPT and BART).
+    tables begin with entries that no token has (2 in RoBERTa, OPT and BART). num_registers: tokens from position 1 on
+    that have no entry (DINOv2's registers; Darcet et al. 2024).
     Raises ValueError if `sizes` does not fit the axes, or a position on the CPU is a fraction or outside its table;
     positions on an accelerator are not read, since a step would wait for it.
     """
 
-    def __init__(self, dim: int, num_axes: int, *, sizes: Sequence[int], first: int = 0):
+    def __init__(
+        self,
+        dim: int,
+        num_axes: int,
+        *,
+        sizes: Sequence[int],
+        first: int = 0,
+        num_registers: int = 0,
+    ):
         super().__init__(dim, num_axes)
         sizes = tuple(sizes)
         if sizes and min(sizes) < 1:
@@ -129,8 +159,9 @@ class Learned(PositionalEncoding):
                 f"Learned(first={first}) is the entry of position 0; give one from 0 to {sizes[0] - 1}"
             )
         self.first = first
+        self.num_registers = num_registers
         self.sizes = sizes
-        self.num_positions = min([sizes[0] - first, *sizes[1:]])
+        self.num_positions = min([sizes[0] - first + num_registers, *sizes[1:]])
         self.tables = nn.ParameterList(
             [nn.Parameter(torch.randn(size, dim) * self.std) for size in sizes]
         )
@@ -146,9 +177,14 @@ class Learned(PositionalEncoding):
         if may_read(index):
             self._check_in_table(positions, index)
         columns = index.unbind(dim=-1)
-        if self.first:
-            columns = (columns[0] + self.first, *columns[1:])
+        place = columns[0]
+        if self.first or self.num_registers:
+            entry = (place - self.num_registers).clamp(min=0) + self.first
+            columns = (entry, *columns[1:])
         vectors = [F.embedding(column, table) for column, table in zip(columns, self.tables)]
+        if self.num_registers:
+            is_register = (place > 0) & (place <= self.num_registers)
+            vectors[0] = vectors[0].masked_fill(rearrange(is_register, "b n -> b n 1"), 0.0)
         if len(vectors) == 1:
             return vectors[0]
         wide = float32_or_more(vectors[0].dtype)
@@ -162,7 +198,7 @@ class Learned(PositionalEncoding):
             raise ValueError("Learned takes integer positions; for fractions use Sinusoidal")
         for axis, size in enumerate(self.sizes):
             low, high = index[..., axis].aminmax()
-            most = size - self.first if axis == 0 else size
+            most = size - self.first + self.num_registers if axis == 0 else size
             if low < 0 or high >= most:
                 raise ValueError(
                     f"position {int(low if low < 0 else high)} on axis {axis} is outside the learned table of {most}; "

@@ -63,12 +63,14 @@ class RelativePosition(nn.Module):
 
     requires: the features that an attention layer must support: ROTARY or BIAS, as the method that a subclass writes.
     takes_unlike_axes: True: joined parts may have positions of different numbers of axes.
+    supports_cache: False: tokens cannot be generated one by one with a cache.
     """
 
     requires: ClassVar[AttentionFeature] = AttentionFeature(0)
     rotates: ClassVar[bool] = False
     has_bias: ClassVar[bool] = False
     takes_unlike_axes: bool = False
+    supports_cache: ClassVar[bool] = True
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Keep what `requires` says as booleans too: torch's compiler (2.11) traces no flags."""

@@ -83,6 +83,7 @@ class Rotary(RelativePosition):
             torch.arange(r, device=positions.device, dtype=torch.float32) / r
         )
         if self.scaling is not None:
+            positions = self.scaling.checked(positions.float())
             frequencies = self.scaling(frequencies, self.base)
         if self.interleaved:
             axis = torch.arange(r, device=positions.device) % num_axes

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from seqkit.interfaces.tokens import may_read
 from seqkit.nn.checks import check_above_0, check_at_least
 
 
@@ -31,6 +32,10 @@ class RotaryScaling(ABC):
 
     def check_pairs(self, num_pairs: int, base: float) -> None:  # noqa: B027, most fit any
         """Raise ValueError if it does not fit so many channel pairs, or the base (called when a model is built)."""
+
+    def checked(self, positions: Tensor) -> Tensor:
+        """Positions [b n p]. Raises ValueError for some that it is not meant for; NaN, where none may be read."""
+        return positions
 
 
 class LinearScaling(RotaryScaling):
@@ -157,8 +162,11 @@ class LongRoPEScaling(RotaryScaling):
     up to `original_max_tokens` tokens, and `long_factor` for longer ones; give the one for your longest sequences.
     factor: how many times longer sequences may be than in training. original_max_tokens: tokens of the context in
     training. attention_factor: factor of queries and keys; None: sqrt(1 + ln(factor) / ln(original_max_tokens)), or 1
-    for factors up to 1. Equals Hugging Face's `rope_type="longrope"` (transformers 5.23) for either list.
-    Raises ValueError for numbers that are not above 0, and when a model is built for other numbers of pairs.
+    for factors up to 1. max_tokens: positions from it on are refused, as those that the short list does not fit; None:
+    any. Equals Hugging Face's `rope_type="longrope"` (transformers 5.23) for either list; there the longest sequence of
+    a call decides which of them turns all of its batch.
+    Raises ValueError for numbers that are not above 0, for other numbers of pairs when a model is built, and for
+    positions from max_tokens on.
     """
 
     def __init__(
@@ -168,8 +176,10 @@ class LongRoPEScaling(RotaryScaling):
         factor: float,
         original_max_tokens: int,
         attention_factor: float | None = None,
+        max_tokens: int | None = None,
     ):
-        check_above_0(factor=factor, attention_factor=attention_factor)
+        check_above_0(factor=factor, attention_factor=attention_factor, max_tokens=max_tokens)
+        self.max_tokens = max_tokens
         check_above_0(**{f"factors[{i}]": one for i, one in enumerate(factors)})
         check_at_least(2, original_max_tokens=original_max_tokens)
         growth = math.log(max(factor, 1.0)) / math.log(original_max_tokens)
@@ -185,6 +195,18 @@ class LongRoPEScaling(RotaryScaling):
             raise ValueError(
                 f"LongRoPEScaling has {len(self.factors)} factors for {num_pairs} channel pairs; give one for each"
             )
+
+    def checked(self, positions: Tensor) -> Tensor:
+        """Positions [b n p]. Raises ValueError for those from `max_tokens` on; NaN, where none may be read."""
+        if self.max_tokens is None:
+            return positions
+        is_beyond = positions >= self.max_tokens
+        if may_read(positions) and bool(is_beyond.any()):
+            raise ValueError(
+                f"a sequence has more than {self.max_tokens} tokens, which these factors of LongRoPEScaling don't fit; "
+                "give shorter ones, or the model's long factors with max_tokens=null"
+            )
+        return positions.masked_fill(is_beyond, torch.nan)
 
     def __call__(self, frequencies: Tensor, base: float) -> Tensor:
         return frequencies / torch.tensor(

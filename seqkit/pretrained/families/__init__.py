@@ -7,55 +7,44 @@ from __future__ import annotations
 
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.pretrained.config_file import ConfigFile
-from seqkit.pretrained.families.audio import HUBERT, WAV2VEC2
-from seqkit.pretrained.families.bart import (
-    BART,
-    MARIAN,
-    PEGASUS,
-    WHOLE_BART,
-    WHOLE_MARIAN,
-    WHOLE_PEGASUS,
-)
-from seqkit.pretrained.families.encoders import BERT, ROBERTA
-from seqkit.pretrained.families.gpt import GPT2
-from seqkit.pretrained.families.llama import KINDS, LLAMA
-from seqkit.pretrained.families.mamba import MAMBA
+from seqkit.pretrained.families.audio import WAVES
+from seqkit.pretrained.families.bart import BARTS
+from seqkit.pretrained.families.deberta import DEBERTA
+from seqkit.pretrained.families.encoders import ENCODERS
+from seqkit.pretrained.families.hybrids import HYBRIDS
+from seqkit.pretrained.families.llama import DECODERS
+from seqkit.pretrained.families.mamba import FALCON_MAMBA, MAMBA, MAMBA2
 from seqkit.pretrained.families.modernbert import MODERNBERT
 from seqkit.pretrained.families.pairs import PAIRS
+from seqkit.pretrained.families.t5 import DEFAULTS as T5_TYPES
 from seqkit.pretrained.families.t5 import T5, WHOLE_T5
-from seqkit.pretrained.families.vision import DEIT, DINOV2, VIT
+from seqkit.pretrained.families.vision import VISION
 from seqkit.pretrained.families.whisper import WHISPER, WHOLE_WHISPER
+from seqkit.pretrained.families.xlstm import XLSTM
 from seqkit.pretrained.family import Family
 
 FAMILIES: dict[str, Family] = {
-    "bert": BERT,
-    "roberta": ROBERTA,
-    "xlm-roberta": ROBERTA,
+    **ENCODERS,
+    "deberta-v2": DEBERTA,
     "modernbert": MODERNBERT,
-    "gpt2": GPT2,
     "mamba": MAMBA,
-    "vit": VIT,
-    "deit": DEIT,
-    "dinov2": DINOV2,
-    "wav2vec2": WAV2VEC2,
-    "hubert": HUBERT,
+    "mamba2": MAMBA2,
+    "falcon_mamba": FALCON_MAMBA,
+    "xlstm": XLSTM,
     "whisper": WHISPER,
-    "t5": T5,
-    "mt5": T5,
-    "bart": BART,
-    "marian": MARIAN,
-    "pegasus": PEGASUS,
+    **dict.fromkeys(T5_TYPES, T5),
+    **{name: encoder for name, (encoder, _) in BARTS.items()},
+    **VISION,
+    **WAVES,
     **PAIRS,
-    **dict.fromkeys(KINDS, LLAMA),
+    **DECODERS,
+    **HYBRIDS,
 }
 
 
 WHOLE: dict[str, Family] = {
-    "t5": WHOLE_T5,
-    "mt5": WHOLE_T5,
-    "bart": WHOLE_BART,
-    "marian": WHOLE_MARIAN,
-    "pegasus": WHOLE_PEGASUS,
+    **dict.fromkeys(T5_TYPES, WHOLE_T5),
+    **{name: whole for name, (_, whole) in BARTS.items()},
     "whisper": WHOLE_WHISPER,
 }
 """Encoder and decoder together, for `Seq2Seq`; for any other objective `FAMILIES` has the encoder alone."""
@@ -68,9 +57,11 @@ def family_of(config: ConfigFile, task: str | None) -> Family:
     """
     found = FAMILIES.get(config.model_type)
     if found is None:
+        advice = suggest(config.model_type, FAMILIES)
+        if not advice.startswith("did you mean"):
+            advice = f"docs/pretrained.md lists the {len(FAMILIES)} that are"
         raise DataError(
-            f"{config.path}: the model type {one_line(config.model_type)} is not read; "
-            f"{suggest(config.model_type, FAMILIES)}"
+            f"{config.path}: the model type {one_line(config.model_type)} is not read; {advice}"
         )
     if task == "Seq2Seq":
         return WHOLE.get(config.model_type, found)

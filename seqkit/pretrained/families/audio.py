@@ -1,4 +1,4 @@
-"""wav2vec 2.0 and HuBERT (transformers 5.23)."""
+"""wav2vec 2.0, HuBERT, UniSpeech and WavLM (transformers 5.23)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from seqkit.pretrained.audio_inputs import sounds
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.encoders import post_norm
 from seqkit.pretrained.family import Family, Settings, depth_of
-from seqkit.pretrained.rows import Rows, below, layers, modules, tensor
+from seqkit.pretrained.rows import Rearranged, Rows, below, layers, module, modules, tensor
 
 
 def _convolutions(config: ConfigFile) -> Settings:
@@ -33,21 +33,31 @@ def _convolutions(config: ConfigFile) -> Settings:
     found["norm"] = config.one_of("feat_extract_norm", norms, "group")
     found["bias"] = config.flag("conv_bias", False)
     found["norm_eps"] = None
-    if config.model_type == "wav2vec2" or config.flag("feat_proj_layer_norm", True):
+    if config.model_type != "hubert" or config.flag("feat_proj_layer_norm", True):
         found["norm_eps"] = config.positive("layer_norm_eps", 1e-5)
     return found
+
+
+KEYS = {
+    "hidden_dropout_prob": "hidden_dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+}
+"""Names of settings by those of BERT."""
 
 
 def _is_pre_norm(config: ConfigFile) -> bool:
     return config.flag("do_stable_layer_norm", False)
 
 
+def _is_wavlm(config: ConfigFile) -> bool:
+    return config.model_type == "wavlm"
+
+
 def _wav2vec2(config: ConfigFile) -> Settings:
     config.must_be("gelu", "feat_extract_activation")
-    own = {"hubert": "conv_pos_batch_norm", "wav2vec2": "add_adapter"}
-    config.must_be(False, own[config.model_type])
+    config.must_be(False, "conv_pos_batch_norm", "add_adapter")
     config.must_be(None, "adapter_attn_dim")
-    found = post_norm(config, 1e-5, "hidden_dropout", "attention_dropout")
+    found = post_norm(config, 1e-5, KEYS)
     backbone = found["backbone"]
     groups = config.size("num_conv_pos_embedding_groups", 16)
     if backbone["dim"] % groups:
@@ -56,6 +66,14 @@ def _wav2vec2(config: ConfigFile) -> Settings:
     if _is_pre_norm(config):  # the norm of the inputs is there that of the outputs
         backbone["norm"] = found.pop("embedding_norm")
         backbone["block"]["type"] = "PreNormBlock"
+    if _is_wavlm(config):
+        backbone["block"]["attention"]["gated_bias"] = True
+        backbone["position"] = {
+            "type": "T5Bias",
+            "num_heads": backbone["num_heads"],
+            "num_buckets": config.size("num_buckets", 320),
+            "max_distance": config.size("max_bucket_distance", 800),
+        }
     kernel = config.size("num_conv_pos_embeddings", 128)
     position = {"type": "ConvolutionalPosition", "kernel_size": kernel, "num_groups": groups}
     return {"position": position, **found}
@@ -72,6 +90,13 @@ def _wav2vec2_table(config: ConfigFile) -> Rows:
             "mlp_norm": "final_layer_norm",
         }
     )
+    of_wavlm: Rows = []
+    if _is_wavlm(config):
+        layer += module("attention.bias_gate.linear", "attention.gru_rel_pos_linear")
+        one_axis = Rearranged("1 h 1 1 -> h", {})
+        layer += tensor("attention.bias_gate.scale", "attention.gru_rel_pos_const", whole=one_axis)
+        table = "encoder.layers.0.attention.rel_attn_embed.weight"
+        of_wavlm = tensor("backbone.positions.0.table", table)
     convolution = modules({"conv": "conv", "norm": "layer_norm"})
     depth = len(_convolutions(config)["widths"])
     theirs = "feature_extractor.conv_layers.{}."
@@ -79,6 +104,7 @@ def _wav2vec2_table(config: ConfigFile) -> Rows:
     around = [row for name in ("bias", *norms) for row in tensor(name, name)]
     around_all = "backbone.norm" if _is_pre_norm(config) else "embedder.norm"
     return [
+        *of_wavlm,
         *layers(depth, "embedder.content.layers.{}.", theirs, convolution),
         *modules(
             {
@@ -106,9 +132,18 @@ def _family(prefix: str) -> Family:
         "quantizer.",
         "project_q.",
         "project_hid.",
+        "ctc_proj.",
+        "speaker_proj.",
+        "label_embeddings_concat",
+        "layer_norm_for_extract.",
     )
     return Family(_wav2vec2, _wav2vec2_table, prefix, {}, left_out, _wav2vec2_inputs)
 
 
-WAV2VEC2 = _family("wav2vec2.")
-HUBERT = _family("hubert.")
+WAVES: dict[str, Family] = {
+    "wav2vec2": _family("wav2vec2."),
+    "hubert": _family("hubert."),
+    "unispeech": _family("unispeech."),
+    "unispeech-sat": _family("unispeech_sat."),
+    "wavlm": _family("wavlm."),
+}

@@ -1,4 +1,4 @@
-"""BART, Marian and Pegasus (transformers 5.23): one table of ids for encoder, decoder and output layer."""
+"""BART and models like it (transformers 5.23): one table of ids for encoder, decoder and output layer."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ class Bart:
     """How models of one type differ.
 
     layers: their layers. num_ids, start, eos: number of ids, and the first and the last of a target, by default.
-    has_norm: whether embeddings have a norm.
-    first: row of position 0 in the tables; None: positions are sinusoids, which no file holds.
+    num_positions, is_scaled: number of positions, and whether embeddings are scaled, by default.
+    has_norm, has_bias: whether embeddings have a norm, and outputs a bias.
+    first: row of position 0 in the tables; None: positions are sinusoids, which no file holds. is_behind_padding:
+    whether these begin behind the padding's id, in the series of Tensor2Tensor.
     """
 
     layers: Kind
@@ -34,14 +36,20 @@ class Bart:
     eos: int = 1
     has_norm: bool = False
     first: int | None = 0
+    num_positions: int = 1024
+    is_scaled: bool = False
+    has_bias: bool = True
+    is_behind_padding: bool = False
 
     def encoder(self, config: ConfigFile) -> Settings:
         """Section `model` of the encoder alone."""
         config.must_be(True, "share_encoder_decoder_embeddings")
         config.must_be(config.get("vocab_size", self.num_ids), "decoder_vocab_size")
-        num_tokens = config.size("max_position_embeddings", 1024)
+        num_tokens = config.size("max_position_embeddings", self.num_positions)
         if self.first is None:
             position: Settings = {"type": "Sinusoidal", "interleaved": False}
+            if self.is_behind_padding:
+                position |= {"endpoint": True, "first": int(config.get("pad_token_id", 1)) + 1}
         else:
             position = {**learned(num_tokens + self.first), "first": self.first}
         found: Settings = {
@@ -57,7 +65,7 @@ class Bart:
 
     def _scale(self, config: ConfigFile) -> float:
         """Factor of the embeddings."""
-        if config.flag("scale_embedding", False):
+        if config.flag("scale_embedding", self.is_scaled):
             return float(self.layers.dim_of(config) ** 0.5)
         return 1.0
 
@@ -99,24 +107,23 @@ class Bart:
         return {
             **writes(config, start, self.eos, self.num_ids),
             "tied": True,
-            "bias": True,
+            "bias": self.has_bias,
             "logit_scale": scale,
         }
 
     def head_table(self, config: ConfigFile) -> Rows:
         """Rows of the output layer, whose weight is the table. Files without a head have no bias: it is zero."""
+        tied = alias(TABLE, "lm_head.weight")
+        if not self.has_bias:
+            return tied
         flat = Rearranged("one v -> (one v)", {"one": 1})
         num_ids = config.size("vocab_size", self.num_ids)
-        bias = Row("head.bias", ("final_logits_bias",), whole=flat, zeros=num_ids)
-        return [*alias(TABLE, "lm_head.weight"), bias]
+        return [*tied, Row("head.bias", ("final_logits_bias",), whole=flat, zeros=num_ids)]
 
     def longest(self, config: ConfigFile) -> int:
         """Tokens of a target at most, beside those that it starts with."""
-        return (
-            config.size("max_position_embeddings", 1024)
-            - 1
-            - len(Generation(config).forced_first())
-        )
+        num_tokens = config.size("max_position_embeddings", self.num_positions)
+        return max(1, num_tokens - 1 - len(Generation(config).forced_first()))
 
     def families(self) -> tuple[Family, Family]:
         """The encoder alone, and encoder and decoder."""
@@ -143,6 +150,36 @@ TABLE = "source_embedder.content.weight"
 
 HEADS = ("lm_head.", "final_logits_bias", "classification_head.", "qa_outputs.")
 
-BART, WHOLE_BART = Bart(Kind(), start=2, eos=2, has_norm=True, first=2).families()
-MARIAN, WHOLE_MARIAN = Bart(Kind(), num_ids=58101, start=58100, eos=0, first=None).families()
-PEGASUS, WHOLE_PEGASUS = Bart(Kind(is_pre_norm=True)).families()
+ALIKE = {
+    "bart": Bart(Kind(), start=2, eos=2, has_norm=True, first=2),
+    "marian": Bart(Kind(), num_ids=58101, start=58100, eos=0, first=None),
+    "pegasus": Bart(Kind(is_pre_norm=True)),
+    "mbart": Bart(Kind(is_pre_norm=True), eos=2, has_norm=True, first=2),
+    "m2m_100": Bart(
+        Kind(activation="relu", attention_dropout=0.1, is_pre_norm=True),
+        num_ids=128112,
+        start=2,
+        eos=2,
+        first=None,
+        is_scaled=True,
+        has_bias=False,
+        is_behind_padding=True,
+    ),
+    "plbart": Bart(
+        Kind(dim=768, depth=6, num_heads=12, inner=3072, attention_dropout=0.1),
+        num_ids=50005,
+        eos=2,
+        has_norm=True,
+        first=2,
+        is_scaled=True,
+    ),
+    "blenderbot": Bart(
+        Kind(2560, 24, 32, 10240, encoder_depth=2, is_pre_norm=True),
+        num_ids=8008,
+        start=1,
+        eos=2,
+        num_positions=128,
+    ),
+}
+BARTS = {name: one.families() for name, one in ALIKE.items()}
+"""The encoder alone, and encoder and decoder, by model type."""

@@ -2,108 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from seqkit.errors import DataError
 from seqkit.files import MAX_JSON_BYTES, decoded, read_small
-from seqkit.pretrained.config_file import ConfigFile, own_file, read_json
+from seqkit.pretrained.config_file import ConfigFile, own_file
 from seqkit.pretrained.family import ACTIVATIONS, Settings, block, class_of, depth_of
+from seqkit.pretrained.generation_config import Generation
 from seqkit.pretrained.rows import Rows, alias, layers, module, modules, tensor
 
-log = logging.getLogger("seqkit")
-
-GENERATION = "generation_config.json"
 TOKENIZER = "tokenizer.json"
 SIDES = ("encoder", "decoder")
 LAYER_NORM = {"type": "LayerNorm", "eps": 1e-5}
 
-WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
-    "num_beams": (1,),
-    "do_sample": (False,),
-    "no_repeat_ngram_size": (0,),
-    "encoder_no_repeat_ngram_size": (0,),
-    "repetition_penalty": (1,),
-    "length_penalty": (1,),
-    "min_length": (0,),
-    "min_new_tokens": (0,),
-    "max_length": (20,),
-    "max_new_tokens": (),
-    "forced_eos_token_id": (),
-}
-"""Keys of generation that are not read, with the values beside null that change nothing."""
-
 # ── ids ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Generation:
-    """Keys of `generation_config.json`; those that it lacks are looked for in `config.json`, as in older folders.
-
-    Raises DataError where the file is damaged.
-    """
-
-    def __init__(self, config: ConfigFile):
-        self._config = config
-        self.path = config.path.parent / GENERATION
-        held = read_json(self.path) if self.path.exists() else {}
-        self._held: dict[str, Any] = held if isinstance(held, dict) else {}
-
-    def get(self, name: str) -> Any:
-        """Value of a key; None: neither file has it."""
-        value = self._config.get(name)
-        return self._held.get(name, value)
-
-    def ids(self, name: str, default: list[int]) -> list[int]:
-        """One id or several as a list. Raises DataError for anything else."""
-        value = self.get(name)
-        if value is None:
-            found = default
-        elif isinstance(value, list):
-            found = value
-        else:
-            found = [value]
-        if not all(type(i) is int and i >= 0 for i in found):
-            raise self.refused(name, "an id, or a list of ids")
-        return found
-
-    def one_id(self, name: str, default: int) -> int:
-        """One id. Raises DataError for several."""
-        found = self.ids(name, [default])
-        if len(found) != 1:
-            raise self.refused(name, "one id")
-        return found[0]
-
-    def forced_first(self) -> list[int]:
-        """The id that is forced behind the start, or none. Raises DataError for several."""
-        found = self.ids("forced_bos_token_id", [])
-        if len(found) > 1:
-            raise self.refused("forced_bos_token_id", "one id")
-        return found
-
-    def log_unread(self) -> None:
-        """Log the settings that are not read, and would change what is written."""
-        found = {name: self.get(name) for name in WITHOUT_EFFECT}
-        unread = [
-            f"{name}={value}"
-            for name, value in found.items()
-            if value is not None and value not in WITHOUT_EFFECT[name]
-        ]
-        if unread:
-            log.warning("%s: not read, so texts may differ: %s", self.path, ", ".join(unread))
-
-    def never(self) -> list[int]:
-        """Ids that are not generated: `suppress_tokens`, and words of one id in `bad_words_ids`."""
-        words = self.get("bad_words_ids") or []
-        if not all(isinstance(ids, list) and len(ids) == 1 for ids in words):
-            raise self.refused("bad_words_ids", "lists of one id")
-        return sorted({*self.ids("suppress_tokens", []), *(ids[0] for ids in words)})
-
-    def refused(self, name: str, known: str) -> DataError:
-        """The error for a value that is not read."""
-        return DataError(f"{self.path}: {name} is {self.get(name)!r}, and what is read is {known}")
 
 
 def writes(
@@ -116,7 +30,6 @@ def writes(
     first: ids that are not generated first, likewise.
     """
     held = Generation(config)
-    held.log_unread()
     if len(start) == 1:
         start = [*start, *held.forced_first()]
     target = {
@@ -164,9 +77,10 @@ def lacks_decoder(config: ConfigFile) -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """Layers of one model type. dim, depth, num_heads, inner, dropout: by default.
+    """Layers of one model type. dim, depth, num_heads, inner, dropout, attention_dropout, activation: by default.
 
-    is_pre_norm: whether norms stand before attention and MLP, and one at the end. has_key_bias: whether keys have one.
+    encoder_depth: of the encoder by default; None: depth. is_pre_norm: whether norms stand before attention and MLP,
+    and one at the end. has_key_bias: whether keys have one.
     """
 
     dim: int = 1024
@@ -174,6 +88,9 @@ class Kind:
     num_heads: int = 16
     inner: int = 4096
     dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation: str = "gelu"
+    encoder_depth: int | None = None
     is_pre_norm: bool = False
     has_key_bias: bool = True
 
@@ -191,10 +108,11 @@ class Kind:
         is_decoder = side == "decoder"
         mlp = {
             "ratio": config.size(f"{side}_ffn_dim", self.inner) / dim,
-            "activation": config.one_of("activation_function", ACTIVATIONS, "gelu"),
+            "activation": config.one_of("activation_function", ACTIVATIONS, self.activation),
         }
         kind = "PreNormBlock" if self.is_pre_norm else "PostNormBlock"
-        layer = block(kind, LAYER_NORM, mlp, config.number("attention_dropout", 0.0))
+        weights = config.number("attention_dropout", self.attention_dropout)
+        layer = block(kind, LAYER_NORM, mlp, weights)
         return {
             "type": "Transformer",
             "dim": dim,
@@ -207,7 +125,8 @@ class Kind:
         }
 
     def _depth(self, config: ConfigFile, side: str) -> int:
-        return depth_of(config, f"{side}_layers", self.depth)
+        depth = self.encoder_depth if side == "encoder" else None
+        return depth_of(config, f"{side}_layers", depth or self.depth)
 
     def rows(self, config: ConfigFile, side: str, ours: str) -> Rows:
         """Rows of a side. ours: what our names begin with."""

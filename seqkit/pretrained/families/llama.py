@@ -1,14 +1,17 @@
-"""LLaMA and those built alike, as one table with options (transformers 5.23): gated MLP, rotary positions, no biases.
+"""LLaMA and the decoders of `decoder_kinds` (transformers 5.23): their settings, and the names of their weights.
 
 h heads · c channels of one head
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from seqkit.pretrained.config_file import ConfigFile
+from seqkit.pretrained.families.decoder_kinds import KINDS, Kind
+from seqkit.pretrained.families.gpt import TIED
 from seqkit.pretrained.family import (
     ACTIVATIONS,
     TANH,
@@ -16,93 +19,23 @@ from seqkit.pretrained.family import (
     Head,
     Settings,
     depth_of,
+    learned,
     rotary_settings,
 )
-from seqkit.pretrained.rows import Pairs, Rows, alias, below, layers, module, modules, tensor
-
-
-@dataclass(frozen=True)
-class Experts:
-    """Experts of a model type, in place of MLPs.
-
-    prefix: what their names begin with. num, top_k: how many there are, and how many a token gets, where the file does
-    not say them. names: of the weights of one: gate, up and down.
-    """
-
-    prefix: str
-    num: int
-    top_k: int
-    names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Differences of a model type from LLaMA.
-
-    norm: its component. norms: "before" a branch, "after" it, or "both". activation: key of the activation. qk_norm:
-    norm of queries and keys, of each "head" or of "all" together. qkv_bias: key of the biases of queries, keys and
-    values alone; True: it has them always. windows: whether layers are local without `use_sliding_window`.
-    embedding_scale: whether embeddings are multiplied by sqrt(d). tied, head_dim, kv_heads, base, rotary_share:
-    values where the file does not say them, of the head, the channels of a head, the heads of keys and values and the
-    rotary positions; rotary_share None: heads are turned whole. experts: None: there are none. fused: whether queries,
-    keys and values are one weight, and gate and up.
-    """
-
-    norm: Literal["RMSNorm", "ZeroCenteredRMSNorm", "LayerNorm"] = "RMSNorm"
-    norms: Literal["before", "after", "both"] = "before"
-    eps: float = 1e-6
-    activation: str = "hidden_act"
-    default_activation: str = "silu"
-    qk_norm: Literal["head", "all"] | None = None
-    qkv_bias: str | Literal[True] | None = None
-    windows: bool = False
-    embedding_scale: bool = False
-    tied: bool = False
-    head_dim: int | None = None
-    kv_heads: int | None = None
-    base: float = 10_000.0
-    rotary_share: float | None = None
-    experts: Experts | None = None
-    fused: bool = False
-
-
-GEMMA = Kind(
-    norm="ZeroCenteredRMSNorm",
-    default_activation="gelu_pytorch_tanh",
-    embedding_scale=True,
-    tied=True,
-    head_dim=256,
+from seqkit.pretrained.rows import (
+    Entry,
+    Pairs,
+    Rearranged,
+    Row,
+    Rows,
+    Transposed,
+    alias,
+    below,
+    layers,
+    module,
+    modules,
+    tensor,
 )
-GEMMA2 = replace(
-    GEMMA,
-    norms="both",
-    activation="hidden_activation",
-    windows=True,
-    kv_heads=4,
-)
-KINDS = {
-    "llama": Kind(),
-    "mistral": Kind(windows=True, kv_heads=8),
-    "mixtral": Kind(
-        eps=1e-5,
-        windows=True,
-        experts=Experts("block_sparse_moe.", 8, 2, ("w1", "w3", "w2")),
-        base=1e6,
-        kv_heads=8,
-    ),
-    "phi3": Kind(eps=1e-5, windows=True, fused=True),
-    "qwen2": Kind(qkv_bias=True),
-    "qwen3": Kind(qk_norm="head", head_dim=128),
-    "qwen3_moe": Kind(qk_norm="head", experts=Experts("mlp.", 128, 8), kv_heads=4),
-    "smollm3": Kind(tied=True, base=2e6, kv_heads=4),
-    "olmo": Kind(norm="LayerNorm", eps=1e-5),
-    "olmo2": Kind(norms="after", qk_norm="all", eps=1e-5),
-    "granite": Kind(),
-    "stablelm": Kind(norm="LayerNorm", eps=1e-5, qkv_bias="use_qkv_bias", rotary_share=0.25),
-    "gemma": GEMMA,
-    "gemma2": GEMMA2,
-    "gemma3_text": replace(GEMMA2, qk_norm="head"),
-}
 
 
 def _kind(config: ConfigFile) -> Kind:
@@ -117,16 +50,17 @@ def _model(config: ConfigFile) -> Settings:
     dim = config.size("hidden_size")
     depth = depth_of(config)
     heads, _, _ = _heads(config)
-    config.must_be(False, "mlp_bias", "use_parallel_residual", "qk_layernorm")
     config.must_be(None, "clip_qkv")
-    config.must_be(0.0, "resid_pdrop", "embd_pdrop")
-    for of_head in ("logits_scaling", "final_logit_softcapping"):
+    config.must_be(dim, "word_embed_proj_dim")
+    config.must_be(True, *MUST)
+    config.must_be(False, *MUST_NOT)
+    for of_head in ("logit_scale", "logits_scaling", "final_logit_softcapping"):
         config.get(of_head)
     if config.get("use_bidirectional_attention"):
         raise config.refused("use_bidirectional_attention", "a causal model")
     norm = _norm(config)
     residual: Settings = {}
-    if kind.norms != "before":
+    if kind.norms in ("after", "both"):
         residual["norm"] = norm
     if (scale := config.number("residual_multiplier", 1.0)) != 1:
         residual["scale"] = scale
@@ -134,6 +68,12 @@ def _model(config: ConfigFile) -> Settings:
         "type": "PreNormBlock",
         "norm": "Identity" if kind.norms == "after" else norm,
     }
+    if kind.norms == "shared":
+        block |= {"type": "ParallelBlock", "shared_norm": True}
+    elif config.flag("use_parallel_residual", kind.parallel):
+        if not kind.parallel:
+            raise config.refused("use_parallel_residual", "false")
+        block["type"] = "ParallelBlock"
     if residual:
         block["residual"] = residual
     attention = _attention(config)
@@ -142,7 +82,11 @@ def _model(config: ConfigFile) -> Settings:
         {**block, "attention": {**attention, "mechanism": _mechanism(config, size)}, "mlp": mlp}
         for size, mlp in zip(sizes, _mlps(config, depth), strict=True)
     ]
-    found: Settings = {"position": "NoPosition", "dropout": 0.0}
+    position: Any = "NoPosition"
+    if kind.position == "learned":
+        num_tokens = config.size("max_position_embeddings") + kind.first
+        position = {**learned(num_tokens), "first": kind.first}
+    found: Settings = {"position": position, "dropout": config.number("embedding_dropout", 0.0)}
     if kind.embedding_scale:
         scale = dim**0.5
     else:
@@ -160,7 +104,28 @@ def _model(config: ConfigFile) -> Settings:
         "position": _one_if_alike(_positions(config, sizes)),
         "block": _one_if_alike(blocks),
     }
+    if kind.input_norm:
+        found["backbone"]["input_norm"] = norm
     return found
+
+
+MUST = (
+    "scale_attn_weights",
+    "do_layer_norm_before",
+    "enable_bias",
+    "layer_norm_elementwise_affine",
+)
+MUST_NOT = (
+    "qk_layernorm",
+    "use_qk_norm",
+    "scale_attn_by_inverse_layer_idx",
+    "reorder_and_upcast_attn",
+    "add_cross_attention",
+    "apply_residual_connection_post_layernorm",
+    "slow_but_exact",
+    "_remove_final_layer_norm",
+)
+"""Settings that a model must have, and must not have, to be computed."""
 
 
 def _one_if_alike(values: list[Any]) -> Any:
@@ -171,33 +136,29 @@ def _one_if_alike(values: list[Any]) -> Any:
 
 
 def _norm(config: ConfigFile) -> Settings:
-    kind = _kind(config)
-    if config.model_type == "olmo":
-        return {"type": "LayerNorm", "eps": kind.eps, "elementwise_affine": False}
-    key = "layer_norm_eps" if kind.norm == "LayerNorm" else "rms_norm_eps"
-    return {"type": kind.norm, "eps": config.positive(key, kind.eps)}
+    return {"eps": config.positive("rms_norm_eps", 1e-6), **_kind(config).norm}
 
 
 def _heads(config: ConfigFile) -> tuple[int, int, int]:
     """Heads, heads of keys and values, and channels of a head."""
-    kind = _kind(config)
     heads = config.size("num_attention_heads")
     kv_heads = heads
-    if config.get("num_key_value_heads", kind.kv_heads) is not None:
-        kv_heads = config.size("num_key_value_heads", kind.kv_heads)
-    head_dim = kind.head_dim or config.size("hidden_size") // heads
-    if config.get("head_dim") is not None:
-        head_dim = config.size("head_dim")
-    return heads, kv_heads, head_dim
+    if config.get("num_key_value_heads") is not None:
+        kv_heads = config.size("num_key_value_heads")
+    if config.get("head_dim") is None:
+        return heads, kv_heads, config.size("hidden_size") // heads
+    return heads, kv_heads, config.size("head_dim")
 
 
 def _attention(config: ConfigFile) -> Settings:
     kind = _kind(config)
     _, kv_heads, head_dim = _heads(config)
     bias = config.get("attention_bias", False) is True
-    found: Settings = {"num_kv_heads": kv_heads, "bias": bias, "head_dim": head_dim}
-    if kind.qkv_bias is True or (kind.qkv_bias and config.get(kind.qkv_bias, False) is True):
-        found |= {"bias": True, "out_bias": False}
+    found: Settings = {"bias": bias if kind.bias is None else kind.bias}
+    if kind.position == "rotary":
+        found |= {"num_kv_heads": kv_heads, "head_dim": head_dim}
+    if (out_bias := config.get("attention_out_bias", found["bias"])) != found["bias"]:
+        found["out_bias"] = out_bias
     if kind.qk_norm:
         found |= {"qk_norm": _norm(config), "qk_norm_level": kind.qk_norm}
     return found
@@ -208,54 +169,59 @@ def _mechanism(config: ConfigFile, size: int | None) -> Settings:
     found: Settings = {"type": "ScaledDotProductAttention"}
     if size is not None:
         found = {"type": "SlidingWindowAttention", "size": size}
+    if config.model_type == "gpt_oss":
+        found["sinks"] = "learned"
     found["dropout"] = config.number("attention_dropout", 0.0)
     *_, head_dim = _heads(config)
-    usual = 256 if config.model_type in ("gemma2", "gemma3_text") else head_dim
-    divisor = config.number("query_pre_attn_scalar", usual) ** 0.5
-    if config.model_type == "granite":
+    divisor = config.number("query_pre_attn_scalar", head_dim) ** 0.5
+    if config.model_type.startswith("granite"):
         divisor = 1 / config.number("attention_multiplier", 1.0)
     if divisor != head_dim**0.5:
         found["temperature"] = divisor
     if config.model_type == "gemma3_text":
         # transformers keeps the key, and applies none
         config.must_be(None, "attn_logit_softcapping")
-    if (softcap := config.get("attn_logit_softcapping", _softcaps(config)[0])) is not None:
+    if (softcap := config.get("attn_logit_softcapping")) is not None:
         found["softcap"] = softcap
     return found
-
-
-def _softcaps(config: ConfigFile) -> tuple[float | None, float | None]:
-    """Bounds of scores and logits where the file does not say them."""
-    if config.model_type == "gemma2":
-        return (50.0, 30.0)
-    return (None, None)
 
 
 def _mlps(config: ConfigFile, depth: int) -> list[Settings]:
     """The MLP of each layer, or its experts."""
     kind = _kind(config)
-    activation = _activation(config)
-    width = config.size("intermediate_size")
-    dense = {"type": "GatedMLP", "width": width, "activation": activation}
+    dim = config.size("hidden_size")
+    width = 4 * dim
+    if config.get("intermediate_size", width) is not None:
+        width = config.size("intermediate_size")
+    dense: Settings = {"activation": _activation(config), "bias": config.flag("mlp_bias", False)}
+    if kind.is_gated:
+        dense |= {"type": "GatedMLP", "width": width}
+    else:
+        dense["ratio"] = width / dim
     if kind.experts is None:
         return [dense] * depth
     config.must_be(0.0, "router_jitter_noise")
     coefficient = config.number("router_aux_loss_coef", 0.001)
     has_experts = _with_experts(config, depth)
-    top_k = config.size("num_experts_per_tok", kind.experts.top_k)
+    top_k = config.size("num_experts_per_tok")
     experts: Settings = {
         "type": "MixtureOfExperts",
-        "num_experts": _num_experts(config, kind.experts),
+        "num_experts": _num_experts(config),
         "top_k": top_k,
         "aux_loss_weight": 0.0,
-        "expert": dense,
+        "expert": {**dense, "width": config.size(kind.experts.width)},
     }
+    if config.model_type == "gpt_oss":
+        config.must_be(1.702, "swiglu_alpha")
+        config.must_be("silu", "hidden_act")
+        experts["router_bias"] = True
+        limit = config.positive("swiglu_limit", 7.0)
+        experts["expert"] |= {"activation": "QuickGELU", "limit": limit}
     # theirs counts tokens of all layers together: top_k where balanced
     if config.get("output_router_logits", False):
         experts["aux_loss_weight"] = coefficient * top_k / max(sum(has_experts), 1)
-    if config.model_type == "qwen3_moe":
+    if kind.experts.normalize is None:
         experts["normalize_gates"] = config.get("norm_topk_prob", False) is True
-        experts["expert"] = {**dense, "width": config.size("moe_intermediate_size", 768)}
     if top_k == 1 and experts.get("normalize_gates", True):
         raise config.refused(
             "num_experts_per_tok",
@@ -267,22 +233,21 @@ def _mlps(config: ConfigFile, depth: int) -> list[Settings]:
 def _activation(config: ConfigFile) -> Any:
     kind = _kind(config)
     if kind.activation == "hidden_activation" and config.get("hidden_activation") is None:
-        return ACTIVATIONS[kind.default_activation]
+        return TANH
     if config.model_type == "gemma":
         config.get("hidden_activation")  # older files have both; transformers 5.23 reads the other
         if config.get("hidden_act") == "gelu":  # official files say so, and mean the other
             return TANH
-    return config.one_of(kind.activation, ACTIVATIONS, kind.default_activation)
+    return config.one_of(kind.activation, ACTIVATIONS, "silu")
 
 
-def _num_experts(config: ConfigFile, experts: Experts) -> int:
-    key = "num_experts" if config.get("num_experts") is not None else "num_local_experts"
-    return config.size(key, experts.num)
+def _num_experts(config: ConfigFile) -> int:
+    return config.size("num_local_experts" if config.get("num_experts") is None else "num_experts")
 
 
 def _with_experts(config: ConfigFile, depth: int) -> list[bool]:
     """Whether each layer has experts."""
-    if config.model_type != "qwen3_moe":
+    if config.model_type not in ("qwen3_moe", "qwen3_next"):
         return [_kind(config).experts is not None] * depth
     every = config.size("decoder_sparse_step", 1)
     dense = config.get("mlp_only_layers") or []
@@ -291,54 +256,88 @@ def _with_experts(config: ConfigFile, depth: int) -> list[bool]:
 
 def _windows(config: ConfigFile, depth: int) -> list[int | None]:
     """Tokens that each layer attends to; None: all."""
-    usual = 4096 if config.model_type not in ("mixtral", "phi3", "smollm3") else None
-    size = config.get("sliding_window", usual)
-    by_default = _kind(config).windows
-    used = config.get("use_sliding_window", by_default)
-    first = config.get("max_window_layers", 28)
+    kind = _kind(config)
+    size = config.get("sliding_window")
     kinds = config.get("layer_types")
     if config.model_type == "gemma2":
         # of official files, beside the names that count
         for unused in ("hidden_act", "sliding_window_size"):
             config.get(unused)
-    every = config.get("_sliding_window_pattern", config.get("sliding_window_pattern", 6))
-    if not used or size is None:
+    if not (kind.windows or config.get("use_sliding_window")) or size is None:
         return [None] * depth
     if kinds is None:
-        by_kind = {"gemma2": lambda i: i % 2 == 0, "gemma3_text": lambda i: (i + 1) % every != 0}
         if config.model_type in ("smollm3", "qwen3_moe"):
             raise config.refused("use_sliding_window", "false, or with layer_types")
-        is_local = by_kind.get(config.model_type, lambda i: i >= first or by_default)
-        kinds = ["sliding_attention" if is_local(i) else "full_attention" for i in range(depth)]
+        key = "_sliding_window_pattern"
+        if config.get(key) is None:
+            key = "sliding_window_pattern"
+        every = kind.every and config.size(key, kind.every)
+        first = 0 if kind.windows else config.get("max_window_layers", 28)
+        is_local = [(i + 1) % every != 0 if every else i >= first for i in range(depth)]
+        kinds = ["sliding_attention" if one else "full_attention" for one in is_local]
     if len(kinds) != depth or not {*kinds} <= {"full_attention", "sliding_attention"}:
         raise config.refused("layer_types", "full_attention or sliding_attention for each layer")
     return [size if kind == "sliding_attention" else None for kind in kinds]
 
 
-def _positions(config: ConfigFile, sizes: list[int | None]) -> list[Settings | None]:
-    """Rotary positions of each layer, or None (SmolLM3 has layers without)."""
+def _positions(config: ConfigFile, sizes: list[int | None]) -> list[Any]:
+    """Positions inside attention of each layer, or None (some types have layers without)."""
     kind = _kind(config)
-    if config.model_type == "gemma3_text":
-        given = config.get("rope_parameters")
-        local = {"rope_theta": config.get("rope_local_base_freq", 10_000.0)}
-        full = None
-        if given:
-            if {*given} != {"sliding_attention", "full_attention"}:
-                raise config.refused(
-                    "rope_parameters", "those of sliding_attention and of full_attention"
-                )
-            local = given["sliding_attention"]
-            full = given["full_attention"]
-        elif "rope_type" not in (config.get("rope_scaling") or {"rope_type": "default"}):
-            raise config.refused("rope_scaling", "with rope_type; transformers ignores it without")
-        by_kind = [rotary_settings(config, full, base=1_000_000.0), rotary_settings(config, local)]
+    if kind.position != "rotary":
+        return ["ALiBi" if kind.position == "alibi" else None] * len(sizes)
+    if kind.rotary == "both":
+        by_kind = _two_rotaries(config, kind)
         return [by_kind[size is not None] for size in sizes]
-    rotary = rotary_settings(config, base=kind.base, share=kind.rotary_share)
-    if config.model_type != "smollm3":
-        return [rotary] * len(sizes)
-    every = config.get("no_rope_layer_interval", 4)
-    have = config.get("no_rope_layers") or [(i + 1) % every != 0 for i in range(len(sizes))]
+    rotary, turned = _rotary(config)
+    if turned % 2:
+        raise config.refused("partial_rotary_factor", f"one of an even number, not of {turned}")
+    have = [True] * len(sizes)
+    # without windows, all layers of EXAONE 4 have rotary positions, and none of Cohere 2
+    if kind.rotary == "local" and (config.model_type == "cohere2" or config.get("sliding_window")):
+        have = [size is not None for size in sizes]
+    if config.model_type == "smollm3":
+        every = config.get("no_rope_layer_interval", 4)
+        have = config.get("no_rope_layers") or [(i + 1) % every != 0 for i in range(len(sizes))]
     return [rotary if has else None for has in have]
+
+
+def _rotary(config: ConfigFile) -> tuple[Settings, int]:
+    """Rotary positions of all layers, and how many channels of a head they turn."""
+    usual = _kind(config).defaults
+    is_given = config.get("rope_parameters") or config.get("rope_scaling")
+    found = rotary_settings(
+        config,
+        None if is_given else usual.get("rope"),
+        base=config.get("rope_theta", 10_000.0),
+        share=usual.get("partial_rotary_factor"),
+    )
+    *_, head_dim = _heads(config)
+    return found, int(head_dim * found.get("share", 1.0))
+
+
+def _two_rotaries(config: ConfigFile, kind: Kind) -> list[Settings]:
+    """Rotary positions of layers that attend to all tokens, and of local ones."""
+    given = config.get("rope_parameters")
+    usual = kind.defaults["rope_theta"]
+    of_local = usual if config.model_type == "olmo3" else 10_000.0
+    local = {"rope_theta": config.get("rope_local_base_freq", of_local)}
+    full = None
+    if given:
+        config.must_be(None, "rope_scaling")
+        if {*given} != {"sliding_attention", "full_attention"} or any(
+            # transformers looks for it elsewhere
+            one.get("truncate", True) is not True
+            for one in given.values()
+        ):
+            raise config.refused(
+                "rope_parameters",
+                "those of sliding_attention and of full_attention, none with truncate",
+            )
+        local = given["sliding_attention"]
+        full = given["full_attention"]
+    elif "rope_type" not in (config.get("rope_scaling") or {"rope_type": "default"}):
+        raise config.refused("rope_scaling", "with rope_type; transformers ignores it without")
+    return [rotary_settings(config, full, base=usual), rotary_settings(config, local)]
 
 
 # ── names of weights ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -349,6 +348,7 @@ AFTER = {
 }
 NORMS: dict[str, dict[str, str | tuple[str, ...]]] = {
     "before": {"attention_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"},
+    "shared": {"attention_norm": "input_layernorm", "mlp_norm": "input_layernorm"},
     "after": {**AFTER},
     "both": {
         **AFTER,
@@ -361,16 +361,13 @@ NORMS: dict[str, dict[str, str | tuple[str, ...]]] = {
 def _layer(config: ConfigFile, *, has_experts: bool) -> Rows:
     kind = _kind(config)
     heads, kv_heads, head_dim = _heads(config)
-    turned = None
-    if kind.rotary_share is not None:
-        turned = int(head_dim * rotary_settings(config, share=kind.rotary_share).get("share", 1.0))
-    pairs = Pairs(head_dim, turned)
     kv = kv_heads * head_dim
-    if kind.fused:
-        both = Pairs(head_dim, turned, heads + kv_heads)
-        qkv = module("attention.qkv_proj", "self_attn.qkv_proj", whole=both)
-        gate_up: tuple[str, ...] = ("gate_up_proj",)
-    else:
+    turns = kind.position == "rotary" and not kind.pairs_neighbours
+    turned = None
+    if "partial_rotary_factor" in kind.defaults:
+        turned = _rotary(config)[1]
+    pairs = Pairs(head_dim, turned) if turns else None
+    if kind.qkv == "apart":
         qkv = module(
             "attention.qkv_proj",
             "self_attn.q_proj",
@@ -379,7 +376,12 @@ def _layer(config: ConfigFile, *, has_experts: bool) -> Rows:
             sizes=(heads * head_dim, kv, kv),
             changes=(pairs, pairs, None),
         )
-        gate_up = ("gate_proj", "up_proj")
+    else:
+        both = replace(pairs, heads=heads + kv_heads) if pairs else None
+        qkv = module("attention.qkv_proj", "self_attn.qkv_proj", whole=both)
+    if kind.qkv == "by_head":
+        sort = Rearranged("(h three c) ... -> (three h c) ...", {"three": 3, "c": head_dim})
+        qkv = [replace(row, changes=(sort,)) for row in qkv]
     rows = [
         *qkv,
         *module("attention.query_norm", "self_attn.q_norm", whole=pairs),
@@ -388,54 +390,104 @@ def _layer(config: ConfigFile, *, has_experts: bool) -> Rows:
         *modules(NORMS[kind.norms]),
     ]
     if not has_experts:
-        mlp = modules({"gate_up_proj": gate_up, "down_proj": "down_proj"})
-        return rows + below(mlp, "mlp.", "mlp.")
+        inner = "gate_up_proj" if kind.is_gated else "up_proj"
+        mlp = modules({inner: kind.mlp, "down_proj": "down_proj"})
+        rows += below(mlp, "mlp.", "mlp.")
+        if kind.transposed:
+            return [replace(row, whole=Transposed()) for row in rows]
+        return rows
     assert kind.experts is not None
-    *gate_up_of_expert, down = kind.experts.names
-    expert = modules({"gate_up_proj": tuple(gate_up_of_expert), "down_proj": down})
-    theirs = kind.experts.prefix + "experts.{}."
-    return [
-        *rows,
-        *module("mlp.router", f"{kind.experts.prefix}gate"),
-        *layers(_num_experts(config, kind.experts), "mlp.experts.{}.", theirs, expert),
-    ]
+    prefix = kind.experts.prefix
+    rows += module("mlp.router", prefix + kind.experts.router)
+    if kind.experts.stacks:
+        return rows + [
+            Row(f"mlp.experts.{i}.{ours}", (prefix + theirs,), changes=(Entry(i),), whole=change)
+            for i in range(_num_experts(config))
+            for ours, (theirs, change) in kind.experts.stacks.items()
+        ]
+    *gate_up, down = kind.experts.names
+    expert = modules({"gate_up_proj": tuple(gate_up), "down_proj": down})
+    theirs = prefix + "experts.{}."
+    return rows + layers(_num_experts(config), "mlp.experts.{}.", theirs, expert)
 
 
 def _table(config: ConfigFile) -> Rows:
     rows = tensor("embedder.content.weight", "embed_tokens.weight")
     rows += module("backbone.norm", "norm")
-    for i, has_experts in enumerate(_with_experts(config, depth_of(config))):
+    rows += module("backbone.input_norm", "input_norm")
+    rows += tensor("embedder.position.tables.0", "embed_positions.weight", may_miss=True)
+    depth = depth_of(config)
+    sizes = _windows(config, depth)
+    for i, has_experts in enumerate(_with_experts(config, depth)):
         layer = _layer(config, has_experts=has_experts)
+        if config.model_type == "gpt_oss":
+            mechanism = "mechanism" if sizes[i] is None else "mechanism.attend"
+            layer += tensor(f"attention.{mechanism}.sinks", "self_attn.sinks")
         rows += below(layer, f"backbone.blocks.{i}.", f"layers.{i}.")
-    return rows
+    return _renamed(rows, _kind(config).names)
+
+
+def _renamed(rows: Rows, names: Mapping[str, str]) -> Rows:
+    """The rows with other names in place of parts of theirs."""
+
+    def other(name: str) -> str:
+        return ".".join(filter(None, (names.get(part, part) for part in name.split("."))))
+
+    return [replace(row, theirs=tuple(map(other, row.theirs))) for row in rows]
 
 
 # ── head ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _is_tied(config: ConfigFile) -> bool:
-    return config.get("tie_word_embeddings", _kind(config).tied) is True
-
-
 def _objective(config: ConfigFile) -> Settings:
-    found: Settings = {"type": "NextToken", "tied": _is_tied(config), "bias": False}
-    if (divisor := config.number("logits_scaling", 1.0)) != 1:
-        found["logit_scale"] = 1 / divisor
-    if (softcap := config.get("final_logit_softcapping", _softcaps(config)[1])) is not None:
+    tied = config.get("tie_word_embeddings", False) is True
+    has_bias = _kind(config).head_bias
+    found: Settings = {"type": "NextToken", "tied": tied, "bias": has_bias}
+    found["tied_bias"] = tied and has_bias
+    scale = config.number("logit_scale", 1.0) / config.number("logits_scaling", 1.0)
+    if scale != 1:
+        found["logit_scale"] = scale
+    if (softcap := config.get("final_logit_softcapping")) is not None:
         found["softcap"] = softcap
     return found
 
 
 def _head(config: ConfigFile) -> Rows:
-    if _is_tied(config):
-        return alias("embedder.content.weight", "lm_head.weight")
-    return tensor("head.linear.weight", "lm_head.weight")
+    if config.get("tie_word_embeddings", False) is True:
+        rows = alias("embedder.content.weight", "lm_head.weight")
+        rows += tensor("head.bias", "lm_head.bias", may_miss=True)
+    else:
+        rows = module("head.linear", "lm_head")
+    return _renamed(rows, _kind(config).names)
 
 
+# ── families ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read(make: Callable[[ConfigFile], Any]) -> Callable[[ConfigFile], Any]:
+    """The function, which then gets the settings by LLaMA's keys, with the kind's defaults."""
+
+    def made(config: ConfigFile) -> Any:
+        kind = _kind(config)
+        return make(config.renamed(kind.keys, kind.defaults))
+
+    return made
+
+
+HEAD = Head(("ForCausalLM",), _read(_objective), _read(_head))
 LLAMA = Family(
-    _model,
-    _table,
+    _read(_model),
+    _read(_table),
     "model.",
-    {"NextToken": Head(("ForCausalLM",), _objective, _head)},
-    ("score.", "lm_head."),
+    {"NextToken": HEAD},
+    ("score.", "lm_head.", "embed_out.", "classifier.", "qa_outputs.", "multiple_choice_head."),
 )
+GPT2 = replace(
+    LLAMA, prefix="transformer.", heads={"NextToken": replace(HEAD, classes=TIED.classes)}
+)
+DECODERS = {
+    **dict.fromkeys(KINDS, LLAMA),
+    "gpt2": GPT2,
+    "bloom": GPT2,
+    "gpt_neox": replace(LLAMA, prefix="gpt_neox."),
+}

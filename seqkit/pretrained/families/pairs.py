@@ -1,4 +1,4 @@
-"""CLIP and SigLIP, whole and each tower alone (transformers 5.23).
+"""CLIP, MetaCLIP 2 and SigLIP, whole and each tower alone (transformers 5.23).
 
 d width · c channels · p q height and width of a patch
 """
@@ -62,7 +62,7 @@ PREFIX = {TEXT: "text_model.", IMAGE: "vision_model."}
 
 
 def _is_clip(config: ConfigFile) -> bool:
-    return config.model_type.startswith("clip")
+    return config.model_type.startswith(("clip", "metaclip_2"))
 
 
 def _default(config: ConfigFile) -> Default:
@@ -240,10 +240,11 @@ def _texts(folder: Path, config: ConfigFile) -> Settings:
                 f"{path} has no token {pad}, which fills texts; give the pad_token of {said.name}"
             )
         return {**found, "pad_id": pad_id}
-    # 2 stands in files whose model pools at the greatest id
     end = config.get("eos_token_id", 49407)
     last = int(known.encode("a").content[-1])
-    end = known.vocab_size - 1 if end == 2 else end
+    # 2 stands in files of CLIP whose model pools at the greatest id
+    if end == 2 and config.model_type.startswith("clip"):
+        end = known.vocab_size - 1
     if last != end:
         raise DataError(
             f"{path} ends texts with id {last}, and the model pools at id {end}; give the tokenizer of the model"
@@ -387,7 +388,7 @@ PAIR = Family(
 )
 PAIRS: dict[str, Family] = {
     f"{name}{end}": family
-    for name in ("clip", "siglip")
+    for name in ("clip", "metaclip_2", "siglip")
     for end, family in (
         ("", PAIR),
         ("_text_model", _alone(TEXT)),

@@ -1,4 +1,4 @@
-"""T5, T5 v1.1 and mT5 (transformers 5.23): RMSNorm, no biases, unscaled scores, one table of distances for a side."""
+"""T5, T5 v1.1, mT5 and umT5 (transformers 5.23): RMSNorm, no biases, unscaled scores, tables of distances."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ class Default:
     num_ids: int
 
 
+MT5 = Default(inner=1024, depth=8, heads=6, mlp="gated-gelu", num_ids=250112)
 DEFAULTS = {
     "t5": Default(inner=2048, depth=6, heads=8, mlp="relu", num_ids=32128),
-    "mt5": Default(inner=1024, depth=8, heads=6, mlp="gated-gelu", num_ids=250112),
+    "mt5": MT5,
+    "umt5": MT5,
 }
 
 
@@ -84,6 +86,11 @@ def _mlp(config: ConfigFile) -> Settings:
     return {"type": "MLP", "activation": ACTIVATIONS[name], "ratio": ratio, "bias": False}
 
 
+def _num_tables(config: ConfigFile, side: str) -> int:
+    """Number of tables of distances of a side: one for all layers, or in umT5 one for each."""
+    return _depth(config, side) if config.model_type == "umt5" else 1
+
+
 def _stack(config: ConfigFile, side: str) -> Settings:
     heads = config.size("num_heads", _default(config).heads)
     is_decoder = side == "decoder"
@@ -92,6 +99,13 @@ def _stack(config: ConfigFile, side: str) -> Settings:
     layer["cross_attention"] = is_decoder
     layer["attention"] |= {"head_dim": config.size("d_kv", 64), "bias": False}
     layer["attention"]["mechanism"]["temperature"] = 1.0
+    position = {
+        "type": "T5Bias",
+        "num_heads": heads,
+        "num_buckets": config.size("relative_attention_num_buckets", 32),
+        "max_distance": config.size("relative_attention_max_distance", 128),
+        "causal": is_decoder,
+    }
     return {
         "type": "Transformer",
         "dim": _dim(config),
@@ -100,13 +114,7 @@ def _stack(config: ConfigFile, side: str) -> Settings:
         "causal": is_decoder,
         "dropout": _dropout(config),
         "norm": norm,
-        "position": {
-            "type": "T5Bias",
-            "num_heads": heads,
-            "num_buckets": config.size("relative_attention_num_buckets", 32),
-            "max_distance": config.size("relative_attention_max_distance", 128),
-            "causal": is_decoder,
-        },
+        "position": [position] * _num_tables(config, side),
         "block": layer,
     }
 
@@ -145,9 +153,13 @@ def _rows(config: ConfigFile, side: str, ours: str) -> Rows:
         mlp = modules({"gate_up_proj": ("wi_0", "wi_1"), "down_proj": "wo"})
     layer += below(mlp, "mlp.", f"layer.{place}.DenseReluDense.")
     layer += module("mlp_norm", f"layer.{place}.layer_norm")
-    distances = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    distances = "layer.0.SelfAttention.relative_attention_bias.weight"
+    tables = tensor("table", distances)
+    tables = layers(
+        _num_tables(config, side), f"{ours}.positions.{{}}.", f"{side}.block.{{}}.", tables
+    )
     return [
-        *tensor(f"{ours}.positions.0.table", distances),
+        *tables,
         *layers(_depth(config, side), f"{ours}.blocks.{{}}.", f"{side}.block.{{}}.", layer),
         *module(f"{ours}.norm", f"{side}.final_layer_norm"),
     ]
@@ -164,7 +176,7 @@ def _whole_table(config: ConfigFile) -> Rows:
 
 def _is_tied(config: ConfigFile) -> bool:
     """Whether the output layer is the table: as in the first T5, whose outputs are scaled, which newer files say."""
-    if config.model_type == "mt5":
+    if config.model_type != "t5":
         return False
     is_scaled = config.get("scale_decoder_outputs")
     if is_scaled is None:
@@ -176,7 +188,9 @@ def _objective(config: ConfigFile) -> Settings:
     held = Generation(config)
     start = held.one_id("decoder_start_token_id", held.one_id("pad_token_id", 0))
     is_tied = _is_tied(config)
-    scale = _dim(config) ** -0.5 if is_tied else 1.0
+    # transformers 5.23 scales the outputs of umT5 whether they are tied or not
+    is_scaled = is_tied or config.model_type == "umt5"
+    scale = _dim(config) ** -0.5 if is_scaled else 1.0
     head = {"tied": is_tied, "bias": False, "logit_scale": scale}
     return {**writes(config, [start], 1, _default(config).num_ids), **head}
 

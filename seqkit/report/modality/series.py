@@ -52,8 +52,13 @@ def steps_of(raw: Any) -> np.ndarray:
 
 
 @rc_context(STYLE)
-def forecast(past: np.ndarray, target: np.ndarray, predicted: np.ndarray) -> Figure:
-    """Figure of a forecast: a series' last steps [n] and the target [k] in one line, predictions [k] in colour."""
+def forecast(
+    past: np.ndarray, target: np.ndarray, predicted: np.ndarray, widths: np.ndarray
+) -> Figure:
+    """Figure of a forecast: a series' last steps [n] and the target [k] in one line, predictions [k] in colour.
+
+    widths: half widths [k] of the band around the predictions; empty: there is none.
+    """
     figure, (axes,) = new_figure(2.8, 1.7)
     ahead = np.arange(1, len(target) + 1)
     axes.axvline(0, color=INK, linewidth=0.6, linestyle=":")
@@ -61,6 +66,26 @@ def forecast(past: np.ndarray, target: np.ndarray, predicted: np.ndarray) -> Fig
     # a line of one point cannot be seen
     marker = "o" if len(ahead) == 1 else None
     axes.plot(ahead, predicted, color=VERMILION, marker=marker, markersize=3)
+    if len(widths):
+        low = predicted - widths
+        high = predicted + widths
+        axes.fill_between(ahead, low, high, color=VERMILION, alpha=0.18, linewidth=0)
+        if marker:
+            axes.errorbar(ahead, predicted, widths, color=VERMILION, alpha=0.4, capsize=3)
     axes.set(xlabel="steps ahead")
+    whole_numbers(axes.xaxis)
+    return figure
+
+
+@rc_context(STYLE)
+def error_by_step(ours: np.ndarray, last: np.ndarray) -> Figure:
+    """Root mean square errors [k] of a forecast, and of repeating the last value, by step ahead."""
+    figure, (axes,) = new_figure(4.6, 2.6)
+    ahead = np.arange(1, len(ours) + 1)
+    marker = "o" if len(ahead) <= 12 else None
+    axes.plot(ahead, ours, color=VERMILION, marker=marker, markersize=4)
+    axes.plot(ahead, last, color=INK, linestyle="--", marker=marker, markersize=3, linewidth=1)
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="steps ahead", ylabel="RMSE (target's unit)")
     whole_numbers(axes.xaxis)
     return figure

@@ -13,6 +13,7 @@ from seqkit.backbones import Transformer
 from seqkit.nn.attention.context import AttentionContext
 from seqkit.nn.attention.multi_head import MultiHeadAttention, ScaledDotProductAttention
 from seqkit.nn.block import PreNormBlock
+from seqkit.nn.position.bias import T5Bias
 from seqkit.nn.position.rotary import Rotary
 from seqkit.testing import check_backbone
 
@@ -342,3 +343,21 @@ def test_layers_of_cross_attention_start_as_parts_of_one(settings):
         assert torch.cat(
             [attention.q_proj.get_parameter(kind), attention.kv_proj.get_parameter(kind)]
         ).equal(rows)
+
+
+@pytest.mark.slow
+def test_a_transformer_with_a_gated_bias_keeps_the_laws():
+    block = partial(PreNormBlock, attention=partial(MultiHeadAttention, gated_bias=True))
+
+    def make(dim, causal):
+        position = T5Bias(3, num_buckets=8, max_distance=20, causal=causal)
+        position.table.data.normal_()
+        return Transformer(dim, 2, num_heads=3, causal=causal, block=block, position=position)
+
+    check_backbone(make, kinds=["text"], quick=True)
+
+
+def test_a_gated_bias_without_a_bias_is_refused():
+    attention = MultiHeadAttention(12, 3, gated_bias=True)
+    with pytest.raises(ValueError, match="give the backbone position T5Bias"):
+        attention(torch.randn(1, 4, 12), AttentionContext())

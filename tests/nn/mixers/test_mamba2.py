@@ -91,12 +91,15 @@ def test_weights_start_as_in_the_papers_code():
 @pytest.mark.parametrize(
     ("num_heads", "settings", "message"),
     [
-        (3, {}, "expand \\* dim=16 does not split into num_heads=3 equal heads"),
+        (3, {}, "width=16 does not split into num_heads=3 equal heads"),
         (4, {"num_groups": 3}, "num_groups=3 does not divide the 4 heads"),
         (4, {"num_groups": 0}, "num_groups=0"),
         (4, {"num_states": 0}, "num_states=0"),
         (4, {"expand": 0}, "expand=0"),
         (4, {"kernel_size": 1}, "kernel_size=1"),
+        (4, {"num_mixer_heads": 3}, "does not split into num_heads=3"),
+        (4, {"norm": "both"}, "norm='both'; it is one of"),
+        (4, {"scales": [1.0, 2.0]}, r"scales=\[1.0, 2.0\] are 2; give those of z"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(num_heads, settings, message):

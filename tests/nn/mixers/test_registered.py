@@ -145,6 +145,7 @@ BY_HAND = {
     "GatedDeltaNet": maps((DIM, 104), (32, DIM)) + scan(4, 4, 8, delta=True) + 64 * 8,
     "MLSTM": maps((DIM, 72), (DIM, 8), (DIM, DIM)) + scan(4, 3, 7),
     "RGLRU": maps((DIM, 64), (32, 2 * 8), (32, DIM)) + 32 * (2 + 9),
+    "ShortConvolution": maps((DIM, 3 * DIM), (DIM, DIM)) + DIM * (2 * 3 + 2),
     "SLSTM": 2 * maps((DIM, 4 * 6)) + DIM * (9 + 16),
 }
 """FLOPs of a token in one direction."""

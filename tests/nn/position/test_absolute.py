@@ -33,6 +33,21 @@ def test_sines_may_come_before_all_cosines():
     assert_close(Sinusoidal(20, 2, interleaved=False)(positions), interleaved)
 
 
+@pytest.mark.parametrize("dim", [4, 24, 512])
+def test_an_endpoint_and_a_first_position_are_those_of_m2m100(dim):
+    from transformers.models.m2m_100 import modeling_m2m_100
+
+    theirs = modeling_m2m_100.M2M100SinusoidalPositionalEmbedding.get_embedding(1031, dim)[2:]
+    ours = Sinusoidal(dim, 1, interleaved=False, endpoint=True, first=2)
+    positions = torch.arange(1029.0)[None, :, None]
+    assert_close(ours(positions)[0], theirs, rtol=0, atol=1e-6)
+
+
+def test_an_endpoint_of_one_pair_is_refused():
+    with pytest.raises(ValueError, match="dim=2 has fewer; make it 4 or more"):
+        Sinusoidal(2, 1, endpoint=True)
+
+
 def test_integer_positions_give_the_original_transformers_encoding():
     got = Sinusoidal(6, 1)(torch.arange(3.0)[None, :, None])[0]
     assert_close(got[0], torch.tensor([0.0, 1.0] * 3))

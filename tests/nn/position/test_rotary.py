@@ -11,6 +11,7 @@ from seqkit.backbones import Transformer
 from seqkit.interfaces import TokenSpec
 from seqkit.model import Model
 from seqkit.nn.attention.multi_head import apply_rotary
+from seqkit.nn.position import rotary_scaling
 from seqkit.nn.position.base import RelativePosition
 from seqkit.nn.position.rotary import Rotary
 from seqkit.nn.position.rotary_scaling import (
@@ -163,6 +164,16 @@ def test_longrope_is_hugging_faces_with_either_list(long):
     assert_rotates(other, 500.0, 8, right, 1.2)
 
 
+def test_positions_that_the_factors_do_not_fit_are_refused_and_nan_where_none_is_read(monkeypatch):
+    scaling = LongRoPEScaling([2.0], factor=2.0, original_max_tokens=9, max_tokens=5)
+    rotary = Rotary(scaling=scaling)
+    with pytest.raises(ValueError, match="more than 5 tokens"):
+        rotary.rotary(torch.arange(6.0)[None, :, None], 2)
+    monkeypatch.setattr(rotary_scaling, "may_read", lambda x: False)
+    found = rotary.rotary(torch.arange(6.0)[None, :, None], 2)
+    assert found.isnan().flatten().tolist() == [False] * 5 + [True]
+
+
 def test_an_attention_factor_is_of_rotated_channels_and_squared_in_scores():
     scaling = LongRoPEScaling([1.0, 1.0], factor=1.0, original_max_tokens=64, attention_factor=1.5)
     positions, x = torch.arange(5.0)[None, :, None], torch.randn(1, 1, 5, 7)
@@ -218,6 +229,10 @@ def test_heads_too_narrow_for_the_axes_are_refused():
         (lambda: YaRNScaling(2, original_max_tokens=9, beta_slow=40), "beta_slow=40"),
         (lambda: YaRNScaling(2, original_max_tokens=9, attention_factor=0), "attention_factor=0"),
         (lambda: LongRoPEScaling([1, 0], factor=2, original_max_tokens=9), r"factors\[1\]=0"),
+        (
+            lambda: LongRoPEScaling([1], factor=2, original_max_tokens=9, max_tokens=0),
+            "max_tokens=0",
+        ),
         (lambda: LongRoPEScaling([1], factor=0, original_max_tokens=9), "factor=0"),
         (lambda: LongRoPEScaling([1], factor=2, original_max_tokens=1), "original_max_tokens=1"),
         (

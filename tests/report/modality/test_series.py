@@ -4,7 +4,7 @@ import numpy as np
 
 from seqkit.report.figures import svg
 from seqkit.report.modality import attended, find_renderer, picture
-from seqkit.report.modality.series import forecast
+from seqkit.report.modality.series import error_by_step, forecast
 from seqkit.tokenizers import Series
 
 RAW = [[3.0, 31.0], [5.0, 29.0], [2.0, 37.0], [7.0, 23.0], [11.0, 19.0]]
@@ -39,7 +39,8 @@ def test_attention_on_a_series_is_bars(attention_to):
 
 
 def test_a_forecast_begins_where_the_series_ends():
-    figure = forecast(np.array([1.0, 2.0, 3.0]), np.array([5.0, 7.0]), np.array([4.0, 8.0]))
+    past, target, predicted = (np.array(x) for x in ([1.0, 2.0, 3.0], [5.0, 7.0], [4.0, 8.0]))
+    figure = forecast(past, target, predicted, np.array([]))
     _, known, predicted = figure.axes[0].lines
     assert list(zip(known.get_xdata(), known.get_ydata())) == [
         (-2, 1),
@@ -50,3 +51,19 @@ def test_a_forecast_begins_where_the_series_ends():
     ]
     assert list(zip(predicted.get_xdata(), predicted.get_ydata())) == [(1, 4), (2, 8)]
     assert svg(figure).startswith("<svg")
+
+
+def test_a_forecast_has_a_band_where_it_has_intervals():
+    past, target, predicted = (np.array(x) for x in ([1.0, 2.0], [5.0, 7.0], [4.0, 8.0]))
+    figure = forecast(past, target, predicted, np.array([1.0, 2.0]))
+    (band,) = figure.axes[0].collections
+    corners = {tuple(corner) for corner in band.get_paths()[0].vertices.tolist()}
+    assert {(1, 3), (1, 5), (2, 6), (2, 10)} <= corners
+
+
+def test_errors_by_step_ahead_begin_at_zero():
+    figure = error_by_step(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    ours, last = figure.axes[0].lines
+    assert (list(ours.get_ydata()), list(last.get_ydata())) == ([1, 2], [3, 4])
+    assert list(ours.get_xdata()) == [1, 2]
+    assert figure.axes[0].get_ylim()[0] == 0
