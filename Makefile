@@ -1,6 +1,6 @@
-# make demo    train on each kind of data, and on two at once, in two queues (5 minutes); one HTML report
-# make test    the fast tier of the tests (5 minutes)
-# make test-all   every test (20 minutes)
+# make demo    train on each kind of data, and on two at once, in two queues (5 to 11 minutes); one HTML report
+# make test    the fast tier of the tests (5 to 15 minutes, by the machine)
+# make test-all   every test (25 to 60 minutes)
 # make lint    ruff and mypy
 # make docs    the site, in site/, with every link checked (150 s on one core)
 # make docs-serve   the same, served on localhost:8000 and built again when a page changes (not notebooks and gallery)
@@ -23,7 +23,7 @@ demo: .venv/.demo
 	fit() { $(THREADS) $(BIN)/seqkit fit "$$@" --out $$folder/$$1 2>&1 | cat; }; \
 	set -o pipefail; \
 	{ fit graph/molecules && fit text/char-lm --preset demo; } & first=$$!; \
-	{ fit image/digits --preset demo && fit audio/spoken-digits && fit multimodal/av-digits --preset demo; }; failed=$$?; \
+	{ fit image/digits --preset demo && fit audio/spoken-digits --preset demo && fit multimodal/av-digits --preset demo; }; failed=$$?; \
 	wait $$first || failed=1; \
 	$(BIN)/seqkit runs $$folder; \
 	$(BIN)/seqkit report $$(dirname $$folder/*/*/summary.json) --out $$folder/report.html; \

@@ -34,16 +34,16 @@ class Years(float):
 
     @classmethod
     def of(cls, day: date) -> Years:
-        """A date, with its time if it has one."""
-        days = day.toordinal() - date(1970, 1, 1).toordinal()
-        if isinstance(day, datetime):
-            seconds = day.hour * 3600 + day.minute * 60 + day.second
-        else:
-            seconds = 0
-        return cls((days + seconds / 86400) / 365.2425)
+        """A date, with its time if it has one: in UTC where it says its distance from it, else as it stands."""
+        moment = datetime.fromisoformat(day.isoformat())
+        since = moment.replace(tzinfo=None) - datetime(1970, 1, 1)
+        since -= moment.utcoffset() or timedelta()
+        return cls(since / timedelta(days=365.2425))
 
     def __str__(self) -> str:
-        found = datetime(1970, 1, 1) + timedelta(seconds=round(self * 365.2425 * 86400))
+        # a float64 of years holds no finer time
+        milliseconds = round(self * 365.2425 * 86_400_000)
+        found = datetime(1970, 1, 1) + timedelta(milliseconds=milliseconds)
         return found.isoformat(" ").removesuffix(" 00:00:00")
 
 

@@ -38,7 +38,6 @@ from seqkit.cli.main import main
 from seqkit.cli.parser import is_recipe, parser
 from seqkit.config import complete, find_recipe, recipe_names
 from seqkit.errors import DataError, UsageError
-from seqkit.registry import lookup
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -133,8 +132,6 @@ def reader(own_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    registered = {kind: dict(components) for kind, components in lookup._REGISTERED.items()}
-    monkeypatch.setattr(lookup, "_REGISTERED", registered)
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
@@ -146,7 +143,14 @@ def reader(own_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_page_does_what_it_says(
     page: Path, reader: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _follow(page, capsys)
+    blocks = re.findall(
+        r"^ *```(?:python|console|yaml)\n(.*?)^ *```$",
+        page.read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert _follow(page, capsys) == sum(
+        len(re.findall("^ *>>> ", block, re.M)) or 1 for block in blocks
+    )
 
 
 def test_links_lead_to_files_that_are_there() -> None:
@@ -201,19 +205,22 @@ def test_a_page_that_is_wrong_is_noticed(
         _follow(Path("page.md"), capsys)
 
 
-def _follow(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def _follow(page: Path, capsys: pytest.CaptureFixture[str]) -> int:
+    """Does what a page says; returns its number of code blocks, or of prompts in them. Raises at the first wrong."""
     document = Document.parse(
         str(page),
         PythonCodeBlockParser(doctest_optionflags=NORMALIZE_WHITESPACE | ELLIPSIS),
         CodeBlockParser("console", lambda example: _console(example, capsys)),
         CodeBlockParser("yaml", _is_a_mapping),
     )
-    for example in document.examples():
+    examples = list(document.examples())
+    for example in examples:
         name = re.match(r"# ([\w-]+\.(?:py|yaml))\n", str(example.parsed))
         if name:
             Path(name[1]).write_text(example.parsed, encoding="utf-8")
         if not name or name[1].endswith(".yaml"):
             example.evaluate()
+    return len(examples)
 
 
 # ── commands ─────────────────────────────────────────────────────────────────────────────────────────────────────────

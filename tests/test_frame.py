@@ -77,6 +77,28 @@ def imports(tree):
                 ]
 
 
+def test_groups_of_which_the_fast_tier_runs_a_part_are_there():
+    known = tomllib.loads((ROOT / "tests/fast_tier.toml").read_text(encoding="utf-8"))
+    named = [
+        (file, name) for files in known.values() for file, names in files.items() for name in names
+    ]
+    assert len(named) > 50
+    for file, name in named:
+        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {name}"
+
+
+def test_one_function_alone_loads_a_pickle_and_it_is_of_our_own_process(trees):
+    loading = [
+        path.as_posix()
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node).startswith("pickle.")
+        and node.attr != "dumps"
+    ]
+    assert loading == ["testing/another_process.py"]
+
+
 def test_imports_run_one_way(trees):
     for path in FILES:
         own = package_of(path)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from seqkit.data import DataSource, Samples, Splits, read_audio
 from seqkit.data.download import find, missing
-from seqkit.data.sources.folder import of_files
+from seqkit.data.file_samples import of_files
 from seqkit.errors import DataError
 
 FOLDER = "SpeechCommands/speech_commands_v0.02"

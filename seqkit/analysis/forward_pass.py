@@ -97,7 +97,10 @@ def storage_of(t: Tensor) -> int:
 
 
 class _Fused(torch.autograd.Function):
-    """Attention that saves what a fused kernel saves: queries, keys, values, output, a number per row (Dao 2022)."""
+    """Attention that saves what a fused kernel saves: queries, keys, values, output, a number per row (Dao 2022).
+
+    It is for counting alone, and has no backward pass.
+    """
 
     @staticmethod
     def forward(
@@ -116,10 +119,6 @@ class _Fused(torch.autograd.Function):
             output = q.new_empty(*q.shape[:-1], v.shape[-1])
         ctx.save_for_backward(q, k, v, attn_mask, output, q.new_empty(q.shape[:3]))
         return output
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise NotImplementedError("this attention is for counting alone")
 
 
 class _FusedAttention(TorchFunctionMode):

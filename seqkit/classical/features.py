@@ -30,6 +30,7 @@ from seqkit.classical.series import statistics, statistics_of_series
 from seqkit.interfaces import Tokenizer
 from seqkit.raw import Waveform
 from seqkit.tokenizers import LogMel
+from seqkit.tokenizers.cells import Row
 
 NUM_FRAMES = 32
 """Frames to which the spectrogram of a recording is resized."""
@@ -154,7 +155,7 @@ class Parts(TransformerMixin, BaseEstimator):
         self.transformers = transformers
         self.names = names
 
-    def fit(self, rows: Sequence[Mapping[str, Any]], target: Any = None) -> Parts:
+    def fit(self, rows: Sequence[Row], target: Any = None) -> Parts:
         """Fits the transformer of each part to the rows."""
         self.fitted_ = {}
         self.missing_ = {}
@@ -165,7 +166,7 @@ class Parts(TransformerMixin, BaseEstimator):
             self.missing_[name] = _dense(own.transform([first]))
         return self
 
-    def transform(self, rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    def transform(self, rows: Sequence[Row]) -> np.ndarray:
         """Features [m f]."""
         found = []
         for name, transformer in self.fitted_.items():

@@ -5,6 +5,7 @@ m rows · f features
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,13 +25,15 @@ from seqkit.classical.method import Candidate, Method
 from seqkit.classical.nodes import node_features
 from seqkit.classical.series import Kernels, Values
 from seqkit.interfaces import Tokenizer
-from seqkit.objectives import Regress
+from seqkit.objectives import Classify, Regress
+from seqkit.tokenizers.cells import Row
 
 NUM_WORDS = 300
 """Number of words, the most frequent ones, that become features of the texts in rows of several parts."""
 
-MAX_BOOSTED = 20_000_000
-"""Most rows x features x outputs for which trees are boosted, which takes seconds then."""
+MAX_SIZES = {"boosting": 20e6, "forest": 100e6, "soft": 20e6, "hard": 20e6}
+"""Most rows x features x fits for which an estimator is tried: about a minute of one core. The first on each features
+is always tried."""
 
 Table = list[tuple[str, Any, Sequence[str]]]
 """Name of features, their transformer as in scikit-learn, and the estimators to try on them (`ESTIMATORS`)."""
@@ -89,11 +92,13 @@ def node_candidates(
 
 
 def _methods(name: str, features: Any, keys: Sequence[str], objective: Any) -> Iterator[Method]:
-    size = np.prod(features.shape) * objective.num_outputs
-    for key in keys:
-        method = ESTIMATORS[key][not isinstance(objective, Regress)]
-        if method and (key != "boosting" or size <= MAX_BOOSTED):
-            kind, estimator = method
+    is_number = isinstance(objective, Regress)
+    found = [(key, one) for key in keys if (one := ESTIMATORS[key][not is_number])]
+    for i, (key, (kind, estimator)) in enumerate(found):
+        # all but boosting tell several classes apart in one fit
+        is_one = isinstance(objective, Classify) and key != "boosting"
+        size = np.prod(features.shape) * (1 if is_one else objective.num_outputs)
+        if i == 0 or size <= MAX_SIZES.get(key, math.inf):
             yield Method(f"{kind} on {name}", estimator, objective)
 
 
@@ -155,7 +160,7 @@ def _of_images() -> Table:
     ]
 
 
-def _of_parts(parts: Mapping[str, Tokenizer], rows: Sequence[Mapping[str, Any]]) -> Table:
+def _of_parts(parts: Mapping[str, Tokenizer], rows: Sequence[Row]) -> Table:
     """Methods on the features of all parts together; a part of another kind has none."""
     known = {
         "cells": Cells(),

@@ -96,14 +96,14 @@ def _resume(args: Namespace) -> int:
 def _gone_on(args: Namespace, folder: Path, config: Config | None = None) -> int:
     """Go on with the run in a folder, or begin one of this configuration there; report, and print the result."""
     with _stopped_in_one_line() as signals:
-        from seqkit.report.beside import difference
+        from seqkit.report.beside import Scored
         from seqkit.report.page import write_report
         from seqkit.runs.run import resume_run, train_or_resume
 
         if config is None:
-            summary = resume_run(folder, dict(dotted(args.overrides)), difference)
+            summary = resume_run(folder, dict(dotted(args.overrides)), Scored)
         else:
-            summary = train_or_resume(config, folder, difference, args.tables)
+            summary = train_or_resume(config, folder, Scored, args.tables)
         if summary and not (folder / "report.html").is_file():
             signals.phase = "writing the report"
             signals.next_step = f"; write it with: {command('report', folder)}"
@@ -182,14 +182,14 @@ def _fit(
     report: bool = True,
     tables: Tables | None = None,
 ) -> tuple[Path, Summary | None]:
-    from seqkit.report.beside import difference
+    from seqkit.report.beside import Scored
     from seqkit.report.page import write_report
     from seqkit.runs.folder import new_folder
     from seqkit.runs.run import run as train
 
     folder = new_folder(config["recipe"]) if out is None else out
     try:
-        summary = train(config, folder, paired=difference, tables=tables)
+        summary = train(config, folder, scorer=Scored, tables=tables)
     except BaseException:
         if out is None:
             with suppress(OSError):  # it was made for nothing

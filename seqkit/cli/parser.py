@@ -36,6 +36,38 @@ COMMANDS = {
 }
 """Every command, and what it does."""
 
+EXAMPLES = {
+    "fit": (
+        "reviews.csv --out runs/reviews",
+        "image/digits --preset debug --out runs/digits",
+        "text/char-lm --preset debug --model.backbone LSTM --seed 2 --out runs/letters",
+    ),
+    "evaluate": ("runs/digits --split valid",),
+    "predict": (
+        'runs/reviews "a fine film"',
+        "runs/reviews reviews.csv --out answers.csv --probabilities",
+    ),
+    "generate": ('runs/letters --prompt "To be" --samples 2',),
+    "compare": (
+        "image/digits --preset debug --backbones Transformer,GRU --seeds 2",
+        "image/digits --preset debug --backbones Transformer --vary width=8,16,32 --match none --out runs/sizes",
+    ),
+    "report": ("runs/digits runs/letters --out both.html",),
+    "attention": ("runs/digits --example 0",),
+    "inspect": ("image/digits", 'text/char-lm --input "To be, or not to be"'),
+    "check": ("LSTM --quick", "hf:bert --quick"),
+    "list": ("backbones", "image/digits --model.backbone.depth 4"),
+    "runs": ("runs --sort metric",),
+    "import": ("bert-tiny runs/bert",),
+    "export": ("runs/digits --to onnx --out digits.onnx",),
+    "serve": ("runs/reviews --port 8000",),
+    "new": ("tokenizer Morse",),
+    "tune": ("image/digits --preset debug",),
+    "scale": ("runs/sizes",),
+    "doctor": ("image/digits --preset debug", "runs/digits"),
+}
+"""Words to type behind each command, for its help."""
+
 MEANT = {
     "fit": "train run learn",
     "evaluate": "test",
@@ -98,6 +130,12 @@ class Parser(argparse.ArgumentParser):
             if is_key and words and not words[0].startswith("--") and not is_recipe(words[0]):
                 word = f"{word}={words.pop(0)}"
             yield word
+
+    def format_help(self) -> str:
+        """The help, with examples of the command."""
+        examples = EXAMPLES.get(self.prog.rpartition(" ")[2], ())
+        lines = [f"  {self.prog} {words}" for words in examples]
+        return super().format_help() + "\n".join(["\nExamples:", *lines, ""] if lines else [])
 
     def error(self, message: str) -> NoReturn:
         about = re.match(r"argument ([\w-]+)[^:]*: ", message)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 DATA = 3
 """Exit code where an input has no prediction."""
 
+OWN = ("name", "error", "warning")
+"""Columns that a row has beside its prediction."""
+
 FORMATS = {
     ".csv": "csv",
     ".jsonl": "jsonl",
@@ -228,7 +231,7 @@ class RowWriter:
     ):
         self.is_one = list(names) in (["prediction"], ["vector"])
         self.count = 0
-        self.names = [f"predicted {name}" if name in ("name", "error") else name for name in names]
+        self.names = [f"predicted {name}" if name in OWN else name for name in names]
         self.fields = {"prediction": self.names}
         for end in ("low", "high") if has_bounds else ():
             if self.is_one:
@@ -239,9 +242,10 @@ class RowWriter:
         if self.is_one:
             self.classes = [f"probability of {name}" for name in classes]
         predicted = [column for columns in zip(*self.fields.values()) for column in columns]
-        taken = {"name", "error", *predicted, *self.classes}
+        taken = {*OWN, *predicted, *self.classes}
         self.beside = {name: f"{name} of the input" if name in taken else name for name in beside}
-        self.columns = ["name", *self.beside.values(), *predicted, "error", *self.classes]
+        last = ["error"] if list(names) == ["vector"] else ["error", "warning"]
+        self.columns = ["name", *self.beside.values(), *predicted, *last, *self.classes]
 
     def open(self, kind: str, path: Path | None, stack: ExitStack) -> None:
         """Begin a file of this kind, or the standard output; the stack closes it."""
@@ -264,6 +268,8 @@ class RowWriter:
             self.beside[name]: value for name, value in beside.items()
         }
         row |= {"name": printable(answer.name), "error": answer.error and printable(answer.error)}
+        if "warning" in row:
+            row["warning"] = printable(answer.warning) or None
         for field, columns in self.fields.items():
             if (value := getattr(answer, field)) is not None:
                 row |= dict(zip(columns, [value] if self.is_one else value, strict=True))
@@ -274,8 +280,6 @@ class RowWriter:
             self._rows.append(row)
             return
         row = {key: _plain(value) for key, value in row.items()}
-        if answer.warning and self.kind == "jsonl":
-            row["warning"] = answer.warning
         if self.kind == "jsonl":
             print(json.dumps(row), file=self.file)
         elif self.kind == "csv":
@@ -283,6 +287,7 @@ class RowWriter:
         else:
             forms = {"name": "{1}", "prediction": "{1}", "error": "error: {1}"}
             known = {key: _cell(value) for key, value in row.items() if value is not None}
+            known.pop("warning", None)  # standard error says it of all rows at once
             if answer.error is not None:
                 known = {"name": answer.name, "prediction": "", **known}
             fields = (forms.get(key, "{0} {1}").format(key, value) for key, value in known.items())

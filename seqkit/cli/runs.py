@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ def run(args: Namespace) -> int:
         raise UsageError(f"{args.folder} is no folder; give one that holds runs, such as runs")
     from rich import box
     from rich.console import Console
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
@@ -44,6 +46,7 @@ def run(args: Namespace) -> int:
     for name in ("result", "baseline", "beside it", "seconds"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
+    rows = []
     for row, main in found:
         numbers = ["", "", "", ""]
         if main is not None:
@@ -57,14 +60,19 @@ def run(args: Namespace) -> int:
         elif main is not None and main.is_beaten:
             state += ", classical method is better"
         cells = (row.folder, row.recipe, row.data, f"{row.time:%Y-%m-%d %H:%M}", *numbers)
-        table.add_row(*(Text(one_line(cell)) for cell in (*cells, state)))
+        rows.append([*map(one_line, (*cells, state))])
+        table.add_row(*map(Text, rows[-1]))
     console = Console(markup=False, emoji=False, highlight=False)
-    # on a narrow terminal lines go on below, so that a path can be copied
-    console.width = max(
-        console.width,
-        console.measure(table, options=console.options.update(width=MAX_WIDTH)).maximum,
-    )
-    console.print(table)
+    width = console.measure(table, options=console.options.update(width=MAX_WIDTH)).maximum
+    if width > console.width and (console.is_terminal or "COLUMNS" in os.environ):
+        for folder, *facts in rows:
+            console.print(folder, soft_wrap=True)  # so that it can be copied
+            for i, name in ((4, "baseline"), (5, "beside it"), (6, "seconds")):
+                facts[i] = facts[i] and f"{name} {facts[i]}"
+            console.print(Padding(Text(" · ".join(filter(None, facts))), (0, 0, 0, 2)))
+    else:  # a line for each run, for what reads it
+        console.width = max(console.width, width)
+        console.print(table)
     for row, _ in found:
         if row.reason:
             console.print(f"{one_line(row.folder)}: {one_line(row.reason)}", soft_wrap=True)

@@ -211,14 +211,11 @@ def naming(name: str) -> Iterator[None]:
 
 
 def _check_one_device(draft: Draft) -> None:
-    """Raise UsageError for several devices: a run of a comparison is not started by a command that ranks repeat."""
+    """Raise UsageError for several devices, or all: no command that ranks could repeat starts a run of a comparison."""
     settings = draft.config["trainer"]
     devices = settings["devices"]
-    if isinstance(devices, list):
-        several = len(devices) > 1
-    else:
-        several = str(devices).isdigit() and int(devices) > 1
-    if several or settings["num_nodes"] != 1:
+    is_one = len(devices) == 1 if isinstance(devices, list) else str(devices) == "1"
+    if not is_one or settings["num_nodes"] != 1:
         raise UsageError(
             f"trainer.devices is {devices} and trainer.num_nodes {settings['num_nodes']}; "
             "a run of a comparison takes one device: give --trainer.devices 1, and use --jobs"
@@ -411,8 +408,9 @@ class _Fitted:
                     "give --lr-trials 0 to compare without tuning"
                 )
             loader = data.train_dataloader()
-            lengths = loader.examples.lengths
-            longest = loader.examples[0, [max(range(len(lengths)), key=lengths.__getitem__)]]
+            tested = data.test_dataloader().examples
+            lengths = tested.lengths
+            longest = tested[0, [max(range(len(lengths)), key=lengths.__getitem__)]]
             self._known[key] = _Shared(
                 data.tokenizer,
                 data.objective,
@@ -430,8 +428,8 @@ def _digest(draft: Draft, section: object) -> str:
 
 
 class _Shared(NamedTuple):
-    """Parts that candidates with the same data share. examples: of training. first, longest: a batch of them, and the
-    longest as one."""
+    """Parts that candidates with the same data share. examples: of training. first: a batch of them. longest: the
+    longest test example, as a batch."""
 
     tokenizer: Tokenizer
     objective: Objective

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-import platform
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,7 +76,7 @@ def run_cell(cell: Cell, folder: Path) -> Ended:
 def _run(cell: Cell, folder: Path) -> Ended:
     """Train, test and score; what the first seed of a candidate shows for all is looked at, too."""
     from seqkit.runs.run import run
-    from seqkit.runs.trained_files import versions
+    from seqkit.runs.trained_files import machine, versions
 
     seed = cell.config["seed"]
     found: dict[str, Any] = {}
@@ -102,7 +99,7 @@ def _run(cell: Cell, folder: Path) -> Ended:
         run_of(seed, f"runs/{cell.id}", summary, read_curve(folder, summary["steps"])),
         test_in_training=found.get("test_in_training"),
         versions=versions(),
-        machine=_machine(),
+        machine=machine(),
     )
     return Ended(run=own, scores=found["scores"], strong_baseline=summary.get("strong_baseline"))
 
@@ -121,6 +118,7 @@ def run_of(seed: int, folder: str, summary: Summary, curve: list[CurvePoint]) ->
         seconds=summary["wall_seconds"],
         curve=curve,
         data_sha256=summary.get("data_sha256", {}),
+        broken=summary.get("broken_laws", []),
         versions=summary.get("versions", {}),
     )
 
@@ -135,28 +133,3 @@ def read_curve(run: Path, steps: int) -> list[CurvePoint]:
     curve = [CurvePoint(step=step, **points[step]) for step in sorted(points)]
     keep = max(1, -(-len(curve) // MAX_POINTS))
     return [point for i, point in enumerate(curve) if i % keep == 0 or point.valid_loss is not None]
-
-
-def _machine() -> dict[str, object]:
-    """The machine of this process."""
-    import torch
-
-    return {
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "system": f"{platform.system()}-{platform.machine()}",
-    }
-
-
-@cache
-def _cpu() -> str:
-    """The processor's name."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

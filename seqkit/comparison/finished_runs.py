@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from seqkit.comparison.results import completed, with_statistics, write_results
 from seqkit.comparison.scores import comparable_scores, metric_of
 from seqkit.comparison.statistics import Scores
 from seqkit.comparison.types import Metric, Results, Row
+from seqkit.comparison.unmatched import flattened
 from seqkit.config import complete, to_yaml
 from seqkit.errors import UsageError
 from seqkit.files import read_mapping
@@ -25,6 +27,9 @@ from seqkit.runs.reopened import reopened
 from seqkit.runs.trained_model import load_one
 
 log = logging.getLogger("seqkit")
+
+MAX_TOLD = 2
+"""Settings at most that tell two runs apart in their names."""
 
 
 class _Run:
@@ -78,14 +83,10 @@ def compare_runs(folders: Sequence[Path], out: Path) -> Results:
         )
     tokenizers = {json.dumps(run.config["tokenizer"]) for run in runs}
     metric = metric_of(runs[0].trained.objective, len(tokenizers))
-    words = [backbone_in_a_word(group[0].config["model"]["backbone"]) for group in groups.values()]
-    scored = []
-    for word, group in zip(words, groups.values()):
-        name = word if words.count(word) == 1 else f"{word} ({group[0].folder})"
-        scored.append(_row(name, group, metric))
+    names = _names([group[0] for group in groups.values()])
+    scored = [_row(name, group, metric) for name, group in zip(names, groups.values())]
     recipes = ", ".join(dict.fromkeys(run.config["recipe"] for run in runs))
     results = Results(
-        title=f"{recipes}: {', '.join(row.name for row, _ in scored)}",
         recipe=recipes,
         metric=metric,
         candidates=[row for row, _ in scored],
@@ -100,6 +101,27 @@ def compare_runs(folders: Sequence[Path], out: Path) -> Results:
     out.mkdir(parents=True, exist_ok=True)
     write_results(out, results, scores)
     return results
+
+
+def _names(runs: Sequence[_Run]) -> list[str]:
+    """The backbone of each run and, of those with the same one, what else differs, or the folder if that is much."""
+    words = [backbone_in_a_word(run.config["model"]["backbone"]) for run in runs]
+    settings = [dict(flattened({**run.config, "seed": None})) for run in runs]
+    shared = Path(os.path.commonpath([run.folder.absolute() for run in runs]))
+    found = []
+    for word, own, run in zip(words, settings, runs):
+        if words.count(word) > 1:
+            others = [one for other, one in zip(words, settings) if other == word]
+            keys = dict.fromkeys(key for one in others for key in one)
+            told = [
+                f"{key.rpartition('.')[2]}={own.get(key)}"
+                for key in keys
+                if any(one.get(key) != own.get(key) for one in others)
+            ]
+            place = run.folder.absolute().relative_to(shared)
+            word += f", {', '.join(told)}" if 0 < len(told) <= MAX_TOLD else f" ({place})"
+        found.append(word)
+    return found
 
 
 def _again(folders: Sequence[Path], out: Path) -> list[str]:

@@ -35,16 +35,12 @@ def summarise(plan: Plan, trained: Trained, **known: Any) -> tuple[Results, dict
     scored = [_row(plan, candidate, trained) for candidate in plan.candidates]
     first = trained.runs[reference.name].get(1)
     is_by_metric = any(t.score != t.loss for row, _ in scored for t in row.trials)
-    recipe = settings.recipe
-    if settings.preset is not None:
-        recipe = f"{recipe} --preset {settings.preset}"
     varied = list(settings.vary)
     if settings.backbones:
         varied.insert(0, "model.backbone")
     budgets = {"parameters": reference.size.parameters, "flops": reference.size.flops}
     num_seeds = settings.tuning_seeds if settings.lr_trials > 1 else 1
     results = Results(
-        title=f"{recipe}: {', '.join(candidate.name for candidate in plan.candidates)}",
         recipe=settings.recipe,
         metric=plan.metric,
         candidates=[row for row, _ in scored],
@@ -166,7 +162,8 @@ def _row(plan: Plan, candidate: Candidate, trained: Trained) -> tuple[Row, Score
         cost=trained.costs.get(name),
         config=to_yaml(trained.configs[name]),
         notes=candidate.notes,
-        broken=candidate.broken,
+        # before training, or after it
+        broken=candidate.broken or next((run.broken for run in runs if run.broken), []),
         runs=runs,
     )
     return with_statistics(row, scores, plan.metric)

@@ -12,7 +12,14 @@ from torch import Tensor
 
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError
-from seqkit.interfaces import LabeledBatch, LossOutput, Objective, PredictionObjective, TokenBatch
+from seqkit.interfaces import (
+    IGNORE,
+    LabeledBatch,
+    LossOutput,
+    Objective,
+    PredictionObjective,
+    TokenBatch,
+)
 from seqkit.model import Model
 from seqkit.objectives import Contrastive
 from seqkit.objectives.metric import Metric, find_metric
@@ -127,16 +134,12 @@ def _scores(
         found = objective.step(model, batch)
         assert found.inputs is not None
         assert found.prediction is not None
-        prediction = found.prediction
-        target = found.inputs.target
-        each = [
-            objective.loss(prediction[i : i + 1], target[i : i + 1]) for i in range(len(target))
-        ]
-    elif objective.separable:
+        return scores_of(metric, objective, found.prediction, found.inputs.target)
+    if objective.separable:
         each = [objective.step(model, one) for one in _one_by_one(batch)]
     else:
         each = [objective.step(model, batch)]
-    return [score_of(metric, output) for output in each]
+    return [_score(metric, output) for output in each]
 
 
 def _one_by_one(batch: LabeledBatch) -> Iterator[LabeledBatch]:
@@ -150,16 +153,46 @@ def _one_by_one(batch: LabeledBatch) -> Iterator[LabeledBatch]:
         yield TokenBatch.collate([tokens.example(i)]), one
 
 
-def score_of(metric: Metric, output: LossOutput) -> tuple[float, float]:
-    """Numerator and denominator of one output."""
-    if metric.name in ("loss", "bits_per_byte"):
-        return float(output.loss), float(output.count)
+def scores_of(
+    metric: Metric, objective: PredictionObjective, prediction: Tensor, target: Tensor
+) -> list[tuple[float, float]]:
+    """Numerator and denominator of each example. prediction: [m …] of the head. target: [m …]."""
+    whole = objective.loss(prediction, target)
+    known = ~target.isnan() if target.is_floating_point() else target != IGNORE
+    # at once where the objective leaves out unknown targets alone, and keeps the order of the others
+    is_in_order = whole.target is not None and torch.equal(whole.target, target[known])
+    if metric.name in BY_TARGET and is_in_order:
+        row = known.nonzero()[:, 0]
+        sums = torch.zeros(len(target), dtype=torch.float64, device=row.device)
+        sums.index_add_(0, row, BY_TARGET[metric.name](whole))
+        counts = known.reshape(len(target), -1).sum(dim=1)
+        return list(zip(sums.tolist(), counts.double().tolist()))
+    each = (objective.loss(prediction[i : i + 1], target[i : i + 1]) for i in range(len(target)))
+    return [_score(metric, output) for output in each]
+
+
+def _is_right(output: LossOutput) -> Tensor:
     assert output.preds is not None
     assert output.target is not None
-    if metric.name == "accuracy":
-        return float((output.preds == output.target).sum()), float(output.target.numel())
-    squares = (output.preds - output.target).double().square().sum()
-    return float(squares), float(output.target.numel())
+    return (output.preds == output.target).double()
+
+
+def _squared_error(output: LossOutput) -> Tensor:
+    assert output.preds is not None
+    assert output.target is not None
+    return (output.preds - output.target).double().square()
+
+
+BY_TARGET = {"accuracy": _is_right, "rmse": _squared_error}
+"""Metrics that are means over targets: the score of each."""
+
+
+def _score(metric: Metric, output: LossOutput) -> tuple[float, float]:
+    """Numerator and denominator of one output."""
+    if metric.name not in BY_TARGET:
+        return float(output.loss), float(output.count)
+    values = BY_TARGET[metric.name](output)
+    return float(values.sum()), float(values.numel())
 
 
 def comparable_scores(model: Model, data: DataModule, metric: Metric, seed: int) -> ExampleScores:

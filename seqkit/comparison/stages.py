@@ -32,8 +32,8 @@ Execute = Callable[[Sequence[Cell]], Mapping[str, Ended]]
 
 Asking = Generator[list[Cell], Mapping[str, Ended], "Tuned"]
 
-RULES = 5
-"""Version of how trials follow from results. Old trial results would get another meaning under a new one."""
+RULES = 6
+"""Version of how trials and verdicts follow from results. Old results would get another meaning under a new one."""
 
 VALIDATIONS = 8
 """Points of a validation curve, where validation generates nothing."""

@@ -101,9 +101,10 @@ class Scores:
         denominator = self.denominator
         if self.groups is not None:
             _, unit = np.unique(self.groups, return_inverse=True)
-            member = np.eye(unit.max() + 1)[unit]
-            numerator = numerator @ member
-            denominator = denominator @ member
+            numerator, denominator = (
+                np.stack([np.bincount(unit, weights=row) for row in each])
+                for each in (numerator, denominator)
+            )
         value = self.values(metric)[:, None]
         ratio = value**2 if metric.root else value
         slope = 1 / np.maximum(denominator.mean(axis=1, keepdims=True), 1e-12)

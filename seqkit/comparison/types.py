@@ -63,6 +63,7 @@ class Run:
     """A reported run. value: the metric on the test split. baseline: metrics of the best constant prediction.
 
     With an error, it has no numbers. data_sha256: by split. test_in_training: test examples that are in training, too.
+    broken: sentences on the laws that its model breaks.
     """
 
     seed: int
@@ -77,6 +78,7 @@ class Run:
     seconds: float | None = None
     curve: list[CurvePoint] = field(default_factory=list)
     data_sha256: dict[str, str] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
     test_in_training: int | None = None
     versions: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
@@ -220,7 +222,6 @@ class Results(Json):
     commands: the command lines that make all of this again. settings: the arguments of `Settings`.
     """
 
-    title: str
     recipe: str
     metric: Metric
     candidates: list[Row]

@@ -37,6 +37,7 @@ def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> tuple[Mapping[str, 
     from seqkit.pretrained.family import task_of
     from seqkit.pretrained.folder import is_foreign, located, longest, settings
     from seqkit.pretrained.hub import pinned
+    from seqkit.pretrained.suits import check_suits
 
     path = pinned(path)
     if given is None:
@@ -54,15 +55,18 @@ def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> tuple[Mapping[str, 
     task = task_of(objective if level is None else {**(own or {"type": objective}), "level": level})
     try:
         found = settings(place, task)
+        is_its_own = given is not None or "backbone" not in model
+        if is_its_own and not _names(pairs, "model.backbone"):
+            has_own = _names(pairs, "data", "data.source", "tokenizer")
+            check_suits(path, place, found, task, None if has_own else config.get("tokenizer"))
     except DataError as error:
         raise UsageError(f"model.init: {error}") from error
     if "objective" in found["model"]:
         found["model"]["objective"] = {**own, **found["model"]["objective"]}
     data = config.get("data", {})
-    data = {
-        **({} if task == "NextToken" else longest(found)),
-        **(data if isinstance(data, Mapping) else {"source": data}),
-    }
+    data = dict(data) if isinstance(data, Mapping) else {"source": data}
+    if task != "NextToken" and data.get("window") is None:
+        data = {**longest(found), **data}
     if given is not None:
         trainer = config.get("trainer")
         if isinstance(trainer, Mapping) and trainer.get("min_steps") is not None:
@@ -81,6 +85,12 @@ def with_foreign(config: Mapping[str, Any], pairs: Pairs) -> tuple[Mapping[str, 
         "data": data,
         "model": {**found["model"], **model},
     }, pairs
+
+
+def _names(pairs: Pairs, *keys: str) -> bool:
+    """Whether an override is of one of these keys, or below one but `data`."""
+    below = tuple(f"{key}." for key in keys if key != "data")
+    return any(key in keys or key.startswith(below) for key, _ in pairs)
 
 
 def _last(pairs: Pairs, *keys: str) -> Any:

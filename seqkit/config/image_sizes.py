@@ -46,7 +46,7 @@ def with_image_size(
 def _looked_at(source: Any, column: str | None) -> list[tuple[float, bytes]]:
     """Width by height and opacity of a few images. What is wrong with the data is said where it is read."""
     from seqkit.data.io import shape_and_opacity
-    from seqkit.data.sources.folder import tried
+    from seqkit.data.sources.folder_kinds import tried
 
     if not hasattr(source, "images"):
         return []

@@ -21,7 +21,8 @@ from torch import Tensor
 from seqkit.data.formats import IMAGE, VIDEO
 from seqkit.data.io import MAX_PIXELS, image_header, open_image, read_bytes, read_image
 from seqkit.data.source import import_optional
-from seqkit.data.sources.folder import ClassFolder, between
+from seqkit.data.sources.folder import ClassFolder
+from seqkit.data.sources.folder_kinds import between
 from seqkit.data.splits import SPLIT_NAMES
 from seqkit.data.walk import Walked, suffix_of, walk
 from seqkit.errors import DataError
@@ -152,7 +153,10 @@ def _of_folder(path: Path, channels: int) -> Video:
             f"holds no frames; give a folder of {', '.join(FRAMES)} files, or take it out"
         )
     files.sort(
-        key=lambda file: [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", file.name)]
+        key=lambda file: (
+            [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", file.name)],
+            file.name,  # 1.png and 01.png
+        )
     )
     first = image_header(files[0])[:2]
     for file in files:

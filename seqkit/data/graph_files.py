@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,9 @@ import numpy as np
 
 from seqkit.data.formats import GRAPH, TABLE, advice_on
 from seqkit.data.io import read_text
-from seqkit.data.tables.cells import exact_number, is_missing
+from seqkit.data.tables.cells import AMBIGUOUS, exact_number, is_missing
+from seqkit.data.tables.columns import Cells, all_fit, number_form, settled
+from seqkit.data.tables.schema import Column
 from seqkit.errors import DataError, one_line
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class RawGraph:
 
     ids: names of the nodes. edges: [2 e] int64, source and target. attributes, edge_attributes: a value or None for
     each node or edge, by name; labels and masks of tensors are y, train_mask, val_mask, test_mask. x: features
-    [n f] or categories [n] of tensors. edge_types: [e] of tensors.
+    [n f] or categories [n] of tensors. edge_types: [e] of tensors. forms: of attributes whose numbers are as people
+    write them, such as 3M, which may also be names of classes.
     """
 
     ids: list[str]
@@ -66,6 +68,7 @@ class RawGraph:
     edge_attributes: dict[str, list[Any]] = field(default_factory=dict)
     x: np.ndarray | None = None
     edge_types: np.ndarray | None = None
+    forms: dict[str, str] = field(default_factory=dict)
 
 
 def read_graph(path: str) -> RawGraph:
@@ -213,7 +216,7 @@ def _read_tables(folder: Path) -> RawGraph:
     identity = next(
         (name for one in ID_NAMES for name in nodes.names if name.lower() == one), nodes.names[0]
     )
-    ids = [str(cell) for cell in nodes.columns[identity]]
+    ids = [str(cell).strip() for cell in nodes.columns[identity]]
     index = {name: i for i, name in reversed([*enumerate(ids)])}
     if len(index) < len(ids):
         row = next(i for i, name in enumerate(ids) if index[name] != i)
@@ -228,28 +231,47 @@ def _read_tables(folder: Path) -> RawGraph:
         raise DataError(
             f"{edges.name} has no columns source and target; name the two ends of its edges so"
         )
-    pairs = list(zip(*([str(cell) for cell in edges.columns[end]] for end in ends)))
+    pairs = list(zip(*([str(cell).strip() for cell in edges.columns[end]] for end in ends)))
     for row, pair in enumerate(pairs):
         if unknown := [name for name in pair if name not in index]:
             named = f"node {one_line(unknown[0])!r}, which {nodes.name} lacks"
             raise DataError(
                 f"{edges.place(row)}: an edge names {named}; add it, or take the edge out"
             )
-    return RawGraph(
-        ids,
-        _edges([(index[source], index[target]) for source, target in pairs]),
-        False,
-        {
-            name: [_value(cell) for cell in nodes.columns[name]]
-            for name in nodes.names
-            if name != identity
-        },
-        {
-            name: [_value(cell) for cell in edges.columns[name]]
-            for name in edges.names
-            if name not in ends
-        },
-    )
+    joined = _edges([(index[source], index[target]) for source, target in pairs])
+    attributes, forms = _values(nodes, [identity])
+    return RawGraph(ids, joined, False, attributes, _values(edges, ends)[0], forms=forms)
+
+
+def _values(rows: Rows, others: Collection[str]) -> tuple[dict[str, list[Any]], dict[str, str]]:
+    """Values of all columns but others, by the rules of tables for a whole column; None: a cell holds nothing.
+
+    Numbers that programs write are numbers; those that people write stay texts, with their form.
+    """
+    cells = {name: Cells(rows.columns[name]) for name in rows.names if name not in others}
+    numbers = {}
+    for name, one in cells.items():
+        one.fill(AMBIGUOUS)
+        form = number_form(one)
+        if form is not None and name not in rows.categories and all_fit(one.counts, form):
+            numbers[name] = Column(name, "number", form=form)
+    numbers |= {column.name: column for column in settled(numbers.values(), cells)}
+    forms = {}
+    values = {}
+    for name, one in cells.items():
+        missing = AMBIGUOUS if name in numbers else ()
+        values[name] = [None if is_missing(cell, missing) else cell for cell in rows.columns[name]]
+        if name not in numbers:
+            continue
+        form = numbers[name].form
+        if all(_is_plain(cell, form) for cell in one.counts):
+            values[name] = [
+                exact_number(cell.replace(",", ".")) if isinstance(cell, str) else cell
+                for cell in values[name]
+            ]
+        else:
+            forms[name] = form
+    return values, forms
 
 
 def _table(folder: Path, stem: str) -> Rows:
@@ -270,15 +292,11 @@ def _table(folder: Path, stem: str) -> Rows:
     return rows
 
 
-def _value(cell: Any) -> Any:
-    """Value of a cell: None if it is missing, a number if it is one, else its text. 007 and 1_000 are texts."""
-    if is_missing(cell):
-        return None
-    if isinstance(cell, str) and not re.fullmatch(r"[-+]?0\d+", cell.strip()):
-        value = exact_number(cell)
-        if value is not None:
-            return value
-    return cell
+def _is_plain(cell: Any, form: str) -> bool:
+    """Whether a number has digits and a decimal sign alone."""
+    if not isinstance(cell, str):
+        return True
+    return cell.strip().lstrip("+-").replace(form or ".", "", 1).isdecimal()
 
 
 # ── tensors ──────────────────────────────────────────────────────────────────────────────────────────────────────────

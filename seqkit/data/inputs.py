@@ -33,7 +33,7 @@ from seqkit.data.walk import PATTERN_MARKS, exists_as, matching, suffix_of, walk
 from seqkit.errors import DataError, UsageError, one_line, reason, suggest
 from seqkit.files import load_json
 from seqkit.interfaces import Tokenizer, Tokens
-from seqkit.tokenizers.cells import Cells
+from seqkit.tokenizers.cells import Cells, Row
 
 STDIN = "-"
 
@@ -384,7 +384,7 @@ class Inputs:
             yield Input(given, error=reason(error))
 
 
-def example_of(values: Mapping[str, Any], schema: Schema, tokenizer: Any) -> Any:
+def example_of(values: Row, schema: Schema, tokenizer: Any) -> Any:
     """The raw example of values by column or part; bytes are the content of a file, which a text names.
 
     Files are named relative to the working folder. Raises DataError for a wrong name or value.
@@ -429,7 +429,7 @@ def nested(raw: Any, schema: Schema | None, tokenizer: Any) -> Any:
     return found
 
 
-def flat(row: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
+def flat(row: Row, tokenizer: Any) -> dict[str, Any]:
     """A row by column, where cells may stand together below the name of their part."""
     parts: Mapping[str, Any] = getattr(tokenizer, "parts", {})
     found: dict[str, Any] = {}

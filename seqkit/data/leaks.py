@@ -159,7 +159,7 @@ def tell_leaks(
         if conflicts:
             say(
                 Caution(
-                    f"{name}: {len(conflicts):,} {what} of the {split} split are those of another example, with "
-                    f"another target (first: {one_line(samples.name(conflicts[0]))})"
+                    f"{name}: {split} {what} that another example has, with another target: {len(conflicts):,} "
+                    f"(first: {one_line(samples.name(conflicts[0]))})"
                 )
             )

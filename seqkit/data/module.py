@@ -12,23 +12,21 @@ from typing import Any, cast
 
 import torch
 from pytorch_lightning import LightningDataModule
-from torch import Tensor
 
 from seqkit.data.batching import BatchDataset, BatchLoader, LengthGroupedBatchSampler
 from seqkit.data.dataset import Augmentation, TokenizedDataset
-from seqkit.data.documents import are_texts, cut, held_out, num_characters, pieces
+from seqkit.data.documents import are_texts, num_characters
 from seqkit.data.drop_parts import DropParts
 from seqkit.data.encoding import Encoder, encode_split, naming
-from seqkit.data.notes import Caution, Notes
+from seqkit.data.notes import Notes
 from seqkit.data.packing import PackedDataset
-from seqkit.data.sample import Sample, Samples, Splits
+from seqkit.data.sample import Samples, Splits
+from seqkit.data.selection import Selection, check_counts
 from seqkit.data.source import DataSource
-from seqkit.data.splits import by_group, far_from_share, lost_classes, shuffled, stratified
 from seqkit.data.windows import TextWindows
 from seqkit.errors import DataError
-from seqkit.interfaces import IGNORE, Backbone, Objective, Tokenizer
+from seqkit.interfaces import Backbone, Objective, Tokenizer
 from seqkit.progress import track
-from seqkit.raw import GraphData
 from seqkit.tokenizers.text import Text
 
 log = logging.getLogger("seqkit")
@@ -39,52 +37,11 @@ MIN_TEXT = 2**23
 NUM_THREADS = 4
 """Threads that make batches ahead for a GPU."""
 
+NUM_BATCHES = 30
+"""Runs of consecutive windows of a forecast that count as independent, at most."""
+
 DIGEST_VERSION = 2
 """Version of the digest of a split. 1 had no prefix, and left positions, features and edges out."""
-
-
-def check_counts(counts: Mapping[str, int | None]) -> None:
-    """Raise ValueError for a number, by its name, that is below 1; None: it is not limited."""
-    for name, count in counts.items():
-        if isinstance(count, bool) or (count is not None and count < 1):
-            or_null = "" if name == "batch_size" else ", or null"
-            raise ValueError(f"{name} is {count}; give at least 1{or_null}")
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Part of a data set that is used, and how much of an example.
-
-    valid_fraction: share of the training split that is taken for validation if the source ships none (the tail of each
-    document, with windows; by class, with classes; of one graph, some of its labelled nodes). limit: at most N samples
-    (or windows) of each split. train_share: share of the training split that is used, a smaller one being part of a
-    larger one (with windows, the beginning of each document); the other splits stay whole. max_tokens: tokens after
-    which an example and its labels are cut, in every split and by `predict`; not for graphs and images, which cannot be
-    cut. window: tokens to predict at a time, for long documents; None: an example is encoded whole.
-    """
-
-    is_settings = True
-
-    valid_fraction: float = 0.1
-    limit: int | None = None
-    train_share: float = 1.0
-    max_tokens: int | None = None
-    window: int | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.valid_fraction < 1:
-            raise ValueError(
-                f"valid_fraction is {self.valid_fraction}; give at least 0 (no validation) and below 1"
-            )
-        if not 0 < self.train_share <= 1:
-            raise ValueError(
-                f"train_share is {self.train_share}; give a share of the training split, above 0 and up to 1"
-            )
-        check_counts({"limit": self.limit, "max_tokens": self.max_tokens, "window": self.window})
-        if self.max_tokens is not None and self.window is not None:
-            raise ValueError(
-                "max_tokens cuts examples and window cuts documents; use one of the two"
-            )
 
 
 @dataclass(frozen=True)
@@ -145,7 +102,7 @@ class DataModule(LightningDataModule):
         tokenizer: Tokenizer,
         objective: Objective,
         loading: Loading = Loading(),
-        selection: Selection = Selection(),
+        selection: Selection = Selection(),  # noqa: B008, it is frozen
         *,
         augment: Sequence[Callable[[Any], Any]] | None = None,
         drop_parts: float | dict[str, float] | None = None,
@@ -197,6 +154,7 @@ class DataModule(LightningDataModule):
         Raises DataError where a split is empty.
         """
         if self._splits is None:
+            selection = self.selection
             given = self.source.splits()
             train = given.train
             valid = given.valid
@@ -207,14 +165,16 @@ class DataModule(LightningDataModule):
                     )
             train = self._with_plain_labels("training", train)
             if valid is None:
-                train, valid = self._without_validation(train, given.names)
-            test = self._with_plain_labels("test", self._limited(given.test))
+                train, valid = selection.without_validation(
+                    train, given.names, follows_time=self.objective.follows_time
+                )
+            test = self._with_plain_labels("test", selection.limited(given.test))
             if valid:
-                valid = self._with_plain_labels("validation", self._limited(valid))
+                valid = self._with_plain_labels("validation", selection.limited(valid))
             else:
                 valid = None
             self._splits = Splits(
-                self._limited(self._shared(train)), test, valid, given.names, given.rule
+                selection.limited(selection.shared(train)), test, valid, given.names, given.rule
             )
         return self._splits
 
@@ -284,12 +244,19 @@ class DataModule(LightningDataModule):
     def test_groups(self) -> list[int] | None:
         """Number of the group of each test example, as those of one are not independent; None: each is by itself.
 
-        Known from sources of several speakers, from `--data.group` of a table, and for windows of a text.
+        Known from sources of several speakers, from `--data.group` of a table, and for windows of a text. Windows of a
+        forecast overlap, so runs of them in the order of time are the groups, none shorter than the steps ahead (batch
+        means; Schmeiser 1982, "Batch size effects in the analysis of simulation output").
         """
         examples = self.test_dataloader().examples
         known: Sequence[Any] | None = self.splits().test.groups
         if isinstance(examples, TextWindows):
             known = examples.groups
+        if known is None and self.objective.follows_time:
+            m = len(examples)
+            steps_ahead = len(self.splits().test.labels[0])
+            num_batches = min(NUM_BATCHES, max(1, m // steps_ahead))
+            return [i * num_batches // m for i in range(m)]
         if known is None:
             return None
         number: dict[Any, int] = {}
@@ -444,87 +411,3 @@ class DataModule(LightningDataModule):
         if self.loading.packing is None or not training:
             return examples
         return PackedDataset(examples, self.loading.packing, seed=self.seed)
-
-    def _without_validation(
-        self, train: Samples, names: Sequence[str] | None
-    ) -> tuple[Samples, Samples | None]:
-        """Training split without the validation split that is taken from it, and that one. names: of classes."""
-        if self.selection.valid_fraction == 0:
-            return train, None
-        if self.window is not None and are_texts(train):
-            if train.groups is None:
-                head, tail = cut(
-                    train, lambda size: round(size * (1 - self.selection.valid_fraction))
-                )
-            else:
-                head, tail, rule = held_out(train, self.selection.valid_fraction, seed=1)
-                log.warning(
-                    "%s",
-                    f"{num_characters(tail):,} characters of the rest are held out for validation ({rule})",
-                )
-            return head, tail or None
-        if (
-            len(train) == 1
-            and isinstance(train[0].raw, GraphData)
-            and isinstance(train[0].label, Tensor)
-        ):
-            return self._without_validation_nodes(train[0], train[0].label)
-        if train.groups is not None and len(set(train.groups)) > 1:
-            fraction = self.selection.valid_fraction
-            rest, valid = by_group(train.groups, fraction, 1, train.labels)
-            parts = {"train": train.at(rest).labels, "valid": train.at(valid).labels}
-            for said in lost_classes(parts, names):
-                log.warning(Caution(f"{said}, as groups stay whole"))
-            if why := far_from_share(train.groups, len(valid), fraction):
-                many = f"{len(valid):,} of {len(train):,} training examples are validation"
-                log.warning(Caution(f"{many}, not {100 * fraction:.0f} %: {why}"))
-        elif self.objective.follows_time:
-            first = len(train) - round(len(train) * self.selection.valid_fraction)
-            rest = [*range(first)]
-            valid = [*range(first, len(train))]
-        else:
-            rest, valid = stratified(train.labels, self.selection.valid_fraction, seed=1)
-        if valid:
-            return (train.at(rest), train.at(valid))
-        return (train, None)
-
-    def _without_validation_nodes(
-        self, graph: Sample, label: Tensor
-    ) -> tuple[Samples, Samples | None]:
-        """Samples of one graph with a class [n] for each node, as `_without_validation`: some nodes are set aside."""
-        known = (label != IGNORE).nonzero()[:, 0]
-        _, places = stratified(label[known].tolist(), self.selection.valid_fraction, seed=1)
-        if not places:
-            return Samples.of([graph]), None
-        held_out = torch.zeros_like(label, dtype=torch.bool)
-        held_out[known[places]] = True
-        log.warning(
-            "%s",
-            f"{len(places):,} of {len(known):,} training nodes are held out for validation (by class)",
-        )
-        train, valid = (
-            graph._replace(label=label.masked_fill(hidden, IGNORE))
-            for hidden in (held_out, ~held_out)
-        )
-        return Samples.of([train]), Samples.of([valid])
-
-    def _shared(self, train: Samples) -> Samples:
-        """Share of the training split that is used."""
-        if self.selection.train_share == 1:
-            return train
-        if self.window is not None and are_texts(train):
-            return cut(train, lambda size: max(1, round(size * self.selection.train_share)))[0]
-        return _some(train, max(1, round(len(train) * self.selection.train_share)), seed=3)
-
-    def _limited(self, samples: Samples) -> Samples:
-        if self.window is not None and are_texts(samples):
-            return pieces(samples)
-        # windows are counted where they are cut
-        if self.window is not None or self.limit is None or len(samples) <= self.limit:
-            return samples
-        return _some(samples, self.limit, seed=2)
-
-
-def _some(samples: Samples, number: int, seed: int) -> Samples:
-    """A fixed random subset, in order; smaller subsets are nested in larger ones."""
-    return samples.at(sorted(shuffled(len(samples), seed)[:number]))

@@ -10,6 +10,9 @@ from typing import Any
 from seqkit.data.sample import Splits
 from seqkit.errors import DataError
 
+Arguments = dict[str, Any]
+"""Arguments of a source or of its columns, by name, as a configuration holds them."""
+
 
 class DataSource(ABC):
     """A data set with its splits: one known by name, or the user's own files."""
@@ -24,7 +27,7 @@ class DataSource(ABC):
         A source of files may read them as `predict` will. Raises UsageError if it was told to read otherwise.
         """
 
-    def decided(self) -> dict[str, Any]:
+    def decided(self) -> Arguments:
         """Arguments that were left open and `splits` decided by the data; a run keeps them. By default none."""
         return {}
 

@@ -18,13 +18,9 @@ from seqkit.interfaces import Embedded, TokenBatch, Tokens
 from seqkit.model import Model
 from seqkit.nn.position.base import PositionalEncoding
 from seqkit.runs.examined.targets import predicts_next, target_is_input
-from seqkit.testing.laws import (
-    EmbeddedBackbone,
-    fixed_generator,
-    leave_zero,
-    no_token_attends_to_the_future,
-    padding_changes_nothing,
-)
+from seqkit.testing.embedded_backbone import EmbeddedBackbone, leave_zero
+from seqkit.testing.laws import no_token_attends_to_the_future, padding_changes_nothing
+from seqkit.testing.process import fixed_generator
 
 LONGEST = 32
 """Tokens of an example on which a law is checked: what leaks, leaks at the beginning."""

@@ -25,11 +25,15 @@ class BeamSearch:
     num_beams: number of prefixes that are kept, k. length_penalty: exponent α of the length. The score of a sequence is
     the sum of its log-probabilities divided by (number of tokens)^α, the stop id counted in both, as in Hugging Face.
     So 0 is the sum, 1 the mean, and more prefers longer sequences. (Wu et al. 2016, equation 14, divide by ((5 +
-    number) / 6)^α.) Raises ValueError for fewer than one beam or a penalty that is not finite.
+    number) / 6)^α.)
+    early_stopping: when the search for a prompt ends that has k hypotheses, as in Hugging Face. "never": when no prefix
+    can still beat the worst of them; False: when none would as long as it is; True: at once.
+    Raises ValueError for fewer than one beam, a penalty that is not finite, or another end.
     """
 
     num_beams: int = 4
     length_penalty: float = 1.0
+    early_stopping: bool | str = "never"
 
     def __post_init__(self) -> None:
         if not isinstance(self.num_beams, int) or self.num_beams < 1:
@@ -40,16 +44,20 @@ class BeamSearch:
             raise ValueError(
                 f"length_penalty={self.length_penalty}; make it finite: 0 is the sum, 1 the mean"
             )
+        if self.early_stopping not in (True, False, "never"):
+            raise ValueError(f"early_stopping={self.early_stopping!r}; give true, false or 'never'")
 
     def score(self, log_probability: float, num_tokens: int) -> float:
         """Score of a sequence of `num_tokens` tokens with that log-probability."""
         return log_probability / num_tokens**self.length_penalty
 
     def best_possible(self, log_probability: float, num_tokens: int, max_tokens: int) -> float:
-        """Upper bound on a prefix's final score (further tokens at log-probability 0)."""
-        return self.score(
-            log_probability, max_tokens if self.length_penalty > 0 else num_tokens + 1
-        )
+        """Upper bound on a prefix's final score (further tokens at log-probability 0); with False, its score now."""
+        if self.length_penalty <= 0:
+            num_tokens += 1
+        elif self.early_stopping == "never":
+            num_tokens = max_tokens
+        return self.score(log_probability, num_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +80,7 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Search up to `num_beams` continuations of each prompt; returns them with the best first.
 
-    The search for a prompt ends when no prefix can still beat its worst hypothesis (`early_stopping="never"` of
-    transformers). The other arguments as in `generate`.
+    The other arguments as in `generate`.
     Raises ValueError, beside what `generate` raises, for more beams than ids.
     """
     beams = BeamSearch() if beams is None else beams
@@ -149,4 +156,6 @@ class _Search:
         length = self.state.new_ids.shape[1] + 1
         bound = self.beams.best_possible(log_probability, length, self.state.max_new_tokens)
         is_full = len(found) == self.beams.num_beams
-        return bound > -math.inf and not (is_full and bound <= found[-1].score)
+        if is_full and (self.beams.early_stopping is True or bound <= found[-1].score):
+            return False
+        return bound > -math.inf

@@ -25,6 +25,9 @@ IGNORE = -100
 LabeledBatch = tuple[TokenBatch, Tensor | None]
 """Tokens of a batch and their labels; None where the data has none."""
 
+FittedState = dict[str, Any]
+"""State that a tokenizer or an objective learned from the training data, as plain JSON."""
+
 
 # ── tokenizer and objective: no weights ──────────────────────────────────────────────────────────────────────────────
 
@@ -35,11 +38,11 @@ class Stateful:
     The state is plain JSON (`state`, `load_state`); it travels with the run and is data, never code.
     """
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> FittedState:
         """The fitted state as plain JSON; empty before fitting."""
         return {}
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: FittedState) -> None:
         """Restore from `state()`."""
         if state:
             raise ValueError(
@@ -360,8 +363,12 @@ class PredictionObjective(Objective):
 
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
         """Loss of the model's prediction."""
+        return self._output(*self.predicted(model, batch), training=training)
+
+    def predicted(self, model: nn.Module, batch: LabeledBatch) -> tuple[ModelInput, Tensor]:
+        """Inputs of a batch, and the model's prediction of them: what `loss` compares with their target."""
         inputs = self.prepare(*batch)
-        return self._output(inputs, model(inputs.batch, inputs.masked), training=training)
+        return inputs, model(inputs.batch, inputs.masked)
 
     def baseline_step(
         self, batches: Iterable[LabeledBatch], spec: TokenSpec

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from seqkit.errors import DataError, one_line
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, TokenBatch, TokenSpec
+from seqkit.interfaces import IGNORE, FittedState, LossOutput, ModelInput, TokenBatch, TokenSpec
 from seqkit.interfaces.tokens import may_read
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool
@@ -161,7 +161,7 @@ class Classify(LabelObjective):
             )
         self.positive_class = self.names.index(self.positive)
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> FittedState:
         """Names of the classes, their weights if any, and the number of the positive one of two."""
         found: dict[str, object] = {}
         if self.names:
@@ -172,7 +172,7 @@ class Classify(LabelObjective):
             found["positive"] = self.positive_class
         return found
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: FittedState) -> None:
         """Restores names and weights of the classes, and the positive one of two (by default the second)."""
         self.names = [str(name) for name in state["names"]]
         self.positive_class = None

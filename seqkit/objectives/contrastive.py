@@ -17,7 +17,15 @@ from einops import einsum, rearrange
 from torch import Tensor, distributed, nn
 
 from seqkit.errors import DataError, suggest
-from seqkit.interfaces import Embedded, LabeledBatch, LossOutput, Objective, TokenBatch, TokenSpec
+from seqkit.interfaces import (
+    Embedded,
+    FittedState,
+    LabeledBatch,
+    LossOutput,
+    Objective,
+    TokenBatch,
+    TokenSpec,
+)
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.projection import LinearProjection, Projection
 from seqkit.objectives.labels import plain
@@ -113,13 +121,13 @@ class Contrastive(Objective):
             )
         self.has_classes = self.needs_labels = known > 0
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> FittedState:
         """Whether the data has classes."""
         if self.has_classes is None:
             return {}
         return {"has_classes": self.has_classes}
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: FittedState) -> None:
         """Restores whether the data has classes."""
         self.has_classes = self.needs_labels = bool(state["has_classes"])
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqkit.errors import DataError
-from seqkit.interfaces import IGNORE, LossOutput, ModelInput, TokenBatch, Tokenizer
+from seqkit.interfaces import IGNORE, FittedState, LossOutput, ModelInput, TokenBatch, Tokenizer
 from seqkit.nn.embedder import TokenEmbedder
 from seqkit.nn.heads import TokenHead
 from seqkit.objectives.texts import TextMetric, TextObjective
@@ -59,12 +59,12 @@ class CTC(TextObjective):
             )
         return int(self.target.spec.vocab_size)
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> FittedState:
         """The target tokenizer's state."""
         state = self.target.state()
         return {"target": state} if state else {}
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: FittedState) -> None:
         """Restores the target tokenizer's state."""
         self.target.load_state(state.get("target", {}))
 

@@ -6,13 +6,12 @@ b batch · w windows · m tokens · f features · p steps of a patch · k target
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from einops import rearrange, reduce
 from torch import Tensor
 
-from seqkit.interfaces import TokenBatch, Tokens
+from seqkit.interfaces import FittedState, TokenBatch, Tokens
 from seqkit.interfaces.base import Shortcut
 
 
@@ -28,7 +27,7 @@ class LastValue(Shortcut):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, state: dict[str, Any], mean: list[float], std: list[float]):
+    def __init__(self, state: FittedState, mean: list[float], std: list[float]):
         super().__init__()
         self.column = list(state["column"])
         known = {"scale": state["scale"], "spread": state["spread"], "mean": mean, "std": std}
@@ -60,7 +59,7 @@ def patches_of(content: Tensor, num_features: int) -> Tensor:
 
 def learned(
     windows: Iterable[Tokens], targets: Tensor, num_features: int, std: list[float]
-) -> dict[str, Any]:
+) -> FittedState:
     """State of a `LastValue`, from training windows and their targets [w k] float64, where NaN is unknown.
 
     scale: root mean squared difference of each feature's steps from the last. column: feature whose last value is

@@ -18,10 +18,8 @@ def fixed(value: float | None, digits: int, *, signed: bool = False) -> str:
     """A number with that many decimals: 98.10, −0.3; signed: +0.80. None is a dash, and no zero has a sign."""
     if value is None:
         return DASH
-    text = f"{value:.{digits}f}"
-    if not float(text):
-        return text.lstrip("-")
-    if signed and value > 0:
+    text = f"{value:z.{digits}f}"
+    if signed and float(text) > 0:
         return f"+{text}"
     return text.replace("-", MINUS)
 
@@ -52,6 +50,11 @@ class Metric:
         if self.unit:
             return f"{self.label} ({self.unit})"
         return self.label
+
+    @property
+    def words(self) -> str:
+        """The label, without underscores and the split that it is of."""
+        return self.label.removeprefix("test ").replace("_", " ")
 
     @property
     def mode(self) -> str:
@@ -123,7 +126,7 @@ class Metric:
         if self.proportion:
             return f"{self.shown(value):.2f} %"
         decimals = 3 - sum(abs(value) >= limit for limit in (99.9995, 999.995, 9999.95))
-        return f"{value:,.{decimals}f}"
+        return f"{value:z,.{decimals}f}"
 
     def shown(self, value: float) -> float:
         """A raw value as it is shown."""
@@ -167,24 +170,29 @@ METRICS = {
     one.name: one
     for one in (
         _share("accuracy", "test accuracy"),
-        _share("balanced_accuracy"),
-        _share("macro_f1"),
+        _share("balanced_accuracy", "balanced accuracy"),
+        _share("macro_f1", "macro F1"),
         _share("precision"),
         _share("recall"),
-        _share("word_f1"),
+        _share("word_f1", "word F1"),
         _share("explained", "variance explained"),
         _share("recall@1", "recall at 1"),
         _share("token_error", "token error rate", higher=False),
         _share("sequence_error", "sequence error rate", higher=False),
-        _share("word_error", higher=False),
-        _share("calibration_error", higher=False),
+        _share("word_error", "word error rate", higher=False),
+        _share("calibration_error", "calibration error", higher=False),
         Metric("loss", "test loss", "nats", digits=4),
         Metric("bits_per_byte", "bits per byte", "bits", digits=4),
         Metric("perplexity", "perplexity"),
-        Metric("brier", "brier"),
-        Metric("mae", "mae"),
+        Metric("brier", "Brier score"),
+        Metric("mae", "MAE"),
         Metric("rmse", "test RMSE", root=True),
-        Metric("r2", "r2", higher_is_better=True),
+        Metric("r2", "R²", higher_is_better=True),
+        Metric("auroc", "AUROC", higher_is_better=True),
+        Metric("average_precision", "average precision", higher_is_better=True),
+        Metric("matthews", "Matthews correlation", higher_is_better=True),
+        Metric("spearman", "Spearman correlation", higher_is_better=True),
+        Metric("pearson", "Pearson correlation", higher_is_better=True),
     )
 }
 """Metrics that seqkit knows by name."""

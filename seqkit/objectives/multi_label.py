@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqkit.errors import DataError, one_line
-from seqkit.interfaces import LossOutput, ModelInput, TokenBatch, TokenSpec
+from seqkit.interfaces import FittedState, LossOutput, ModelInput, TokenBatch, TokenSpec
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool
 from seqkit.objectives.labels import LabelObjective
@@ -76,7 +76,7 @@ class MultiLabel(LabelObjective):
             )
         return row
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> FittedState:
         """Share of yes of each label, and the names of the labels if they have some."""
         found: dict[str, object] = {}
         if self.shares:
@@ -85,7 +85,7 @@ class MultiLabel(LabelObjective):
             found["names"] = self.label_names
         return found
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: FittedState) -> None:
         """Restores shares and names."""
         self.shares = [float(x) for x in state["shares"]]
         self.label_names = [str(name) for name in state.get("names", [])]

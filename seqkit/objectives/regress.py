@@ -14,7 +14,15 @@ from einops import rearrange
 from torch import Tensor
 
 from seqkit.errors import DataError, UsageError, one_line
-from seqkit.interfaces import LossOutput, ModelInput, TokenBatch, Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces import (
+    FittedState,
+    LossOutput,
+    ModelInput,
+    TokenBatch,
+    Tokenizer,
+    Tokens,
+    TokenSpec,
+)
 from seqkit.interfaces.base import Shortcut
 from seqkit.nn.mlp import Transform
 from seqkit.nn.pooling import Pool
@@ -92,6 +100,11 @@ class Regress(LabelObjective):
     def fit(self, labels: Sequence[Any], names: Sequence[str] | None) -> None:
         """Learns mean and standard deviation of each target."""
         labels = list(labels)
+        if self.forecast and names and all(isinstance(label, int) for label in labels):
+            raise UsageError(
+                f"a forecast learns the values that follow each window, and the data has classes ({len(names)}); give "
+                "windows with --data FILE and --data.target, or --preset etth1"
+            )
         if self.level == "sequence" and all(isinstance(label, float) for label in labels):
             # as below, at once
             rows = rearrange(torch.tensor(labels, dtype=torch.float64), "m -> m 1")
@@ -181,7 +194,7 @@ class Regress(LabelObjective):
             return rearrange(numbers, "n -> n 1")
         return numbers
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> FittedState:
         """Mean and standard deviation of each target; of a forecast, also what `LastValue` knows."""
         found: dict[str, object] = {}
         if self.mean:
@@ -190,7 +203,7 @@ class Regress(LabelObjective):
             found["last_value"] = self.learned
         return found
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: FittedState) -> None:
         """Restores what `state` gave. Raises UsageError for the forecast of an earlier version."""
         if "forecast" in state:
             raise UsageError(

@@ -17,6 +17,7 @@ from seqkit.generation.decode import Suppressed
 from seqkit.generation.stream import greedy
 from seqkit.interfaces import (
     IGNORE,
+    FittedState,
     LossOutput,
     ModelInput,
     TokenBatch,
@@ -131,13 +132,13 @@ class Seq2Seq(TextObjective):
         super().fit(labels, names)
         self.longest = max(self._length(text) for label in labels for text in texts_of(label))
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> FittedState:
         """The target tokenizer's state, and the length of the longest reference."""
         if self.longest:
             return {"target": self.target.state(), "longest": self.longest}
         return {}
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: FittedState) -> None:
         """Restores the tokenizer's state and the length. Raises ValueError for an impossible length."""
         self.target.load_state(state["target"])
         self.longest = int(state["longest"])

@@ -15,6 +15,7 @@ from seqkit.files import decoded, load_json, read_small
 log = logging.getLogger("seqkit")
 
 NAME = "config.json"
+TOKENIZER = "tokenizer.json"
 MAX_BYTES = 1 << 20
 
 
@@ -28,6 +29,17 @@ def own_file(path: Path) -> Path:
     if path.is_symlink() and target.parent not in (folder, blobs):
         raise DataError(
             f"{path} is a link out of its folder, and could be any file; put a copy in its place"
+        )
+    return path
+
+
+def tokenizer_file(folder: Path) -> Path:
+    """The tokenizer's file of a folder. Raises DataError where there is none, or a link as in `own_file`."""
+    path = own_file(folder / TOKENIZER)
+    if not path.is_file():
+        raise DataError(
+            f"{folder} has no {TOKENIZER}; save its fast tokenizer there with transformers: "
+            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
     return path
 
@@ -109,11 +121,13 @@ class ConfigFile:
             self._sections[name] = ConfigFile(self.path, section=name)
         return self._sections[name]
 
-    def size(self, name: str, default: int | None = None, *, most: int = 1 << 24) -> int:
-        """A whole number from 1 to `most`. Raises DataError for anything else."""
+    def size(
+        self, name: str, default: int | None = None, *, least: int = 1, most: int = 1 << 24
+    ) -> int:
+        """A whole number from `least` to `most`. Raises DataError for anything else."""
         value = self.get(name, default)
-        if type(value) is not int or not 1 <= value <= most:
-            raise self.refused(name, f"a whole number from 1 to {most:,}")
+        if type(value) is not int or not least <= value <= most:
+            raise self.refused(name, f"a whole number from {least} to {most:,}")
         return value
 
     def number(self, name: str, default: float) -> float:

@@ -65,7 +65,7 @@ class Family:
     beginnings of the names of weights that may be in a file and are of no use here. inputs: the section `tokenizer` of
     a recipe, from the folder; None: texts, by its `tokenizer.json`. lacks: what a run of the model does not hold, such
     as a decoder, so that it is not written back; empty: nothing but heads. old_names: ends of names in other files, and
-    those that are read in their place.
+    those that are read in their place. stand_ins: names that a file may lack, and those that are read for them.
     """
 
     model: Callable[[ConfigFile], Settings]
@@ -76,6 +76,7 @@ class Family:
     inputs: Callable[[Path, ConfigFile], Settings] | None = None
     lacks: Callable[[ConfigFile], str] = lambda _: ""
     old_names: Mapping[str, str] = field(default_factory=dict)
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
 
     def head(self, config: ConfigFile, task: str | None) -> Head | None:
         """The head for a task; None: the model has none."""
@@ -102,6 +103,21 @@ def block(kind: str, norm: Settings, mlp: Settings, dropout: float) -> Settings:
     """A block with scaled dot-product attention. dropout: of its weights."""
     mechanism = {"type": "ScaledDotProductAttention", "dropout": dropout}
     return {"type": kind, "norm": norm, "mlp": mlp, "attention": {"mechanism": mechanism}}
+
+
+def distances(
+    config: ConfigFile, num_heads: int, buckets: tuple[str, int], longest: tuple[str, int]
+) -> Settings:
+    """Biases by distance. buckets, longest: keys of their number and of the last distance, and defaults."""
+    num = config.size(*buckets, least=4)
+    if num % 2:
+        raise config.refused(buckets[0], "an even number")
+    return {
+        "type": "T5Bias",
+        "num_heads": num_heads,
+        "num_buckets": num,
+        "max_distance": config.size(*longest, least=num // 2 + 1),
+    }
 
 
 # ── heads ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -143,6 +159,11 @@ def has_classes(kind: str) -> Callable[[ConfigFile], bool]:
         return is_single and class_of(config).endswith(kind)
 
     return fits
+
+
+def classifier(kind: str, objective: Callable[[ConfigFile], Settings], rows: Rows) -> Head:
+    """A head for one of several classes. kind: as in `has_classes`. rows: names of its weights."""
+    return Head((kind,), objective, lambda _: rows, class_names, has_classes(kind))
 
 
 def class_of(config: ConfigFile) -> str:

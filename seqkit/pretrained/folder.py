@@ -16,7 +16,14 @@ from einops import EinopsError
 from seqkit.errors import DataError, one_line
 from seqkit.files import MAX_JSON_BYTES, read_mapping, read_regular, read_small, write_atomic
 from seqkit.interfaces.finite import flaw
-from seqkit.pretrained.config_file import NAME, ConfigFile, own_file, read_json
+from seqkit.pretrained.config_file import (
+    NAME,
+    TOKENIZER,
+    ConfigFile,
+    own_file,
+    read_json,
+    tokenizer_file,
+)
 from seqkit.pretrained.families import family_of
 from seqkit.pretrained.family import Family, Head, Settings, class_of
 from seqkit.pretrained.generation_config import GENERATION, Generation, Published
@@ -30,8 +37,6 @@ if TYPE_CHECKING:
     from seqkit.interfaces import Tokenizer
 
 log = logging.getLogger("seqkit")
-
-TOKENIZER = "tokenizer.json"
 
 
 def located(source: str | Path) -> Path:
@@ -178,12 +183,7 @@ def published(place: Path) -> Published:
 
 def _texts(folder: Path, config: ConfigFile, model: Settings) -> Settings:
     """The section `tokenizer` of a model of texts. The second table of its positions, if any, is of token types."""
-    path = own_file(folder / TOKENIZER)
-    if not path.is_file():
-        raise DataError(
-            f"{folder} has no {TOKENIZER}; save its fast tokenizer there with transformers: "
-            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
-        )
+    path = tokenizer_file(folder)
     _, *types = _position(model).get("sizes", [0])
     num_ids = config.get("vocab_size")
     if num_ids is not None:
@@ -253,7 +253,7 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
     """
     config = ConfigFile(folder / NAME)
     family = family_of(config, task)
-    theirs = SavedTensors(folder, family.prefix, family.old_names)
+    theirs = SavedTensors(folder, family)
     with _understood(config):
         head = family.head(config, task)
         of_head = [
@@ -277,7 +277,10 @@ def weights(folder: Path, task: str | None) -> tuple[Mapping[str, Tensor], list[
     try:
         rows = [row for row in table if row.is_in(theirs.keys())]
     except KeyError as error:
-        raise DataError(f"{folder} has no weight {error.args[0]}; copy it again") from None
+        raise DataError(
+            f"{folder} has no weight {error.args[0]}, which a {config.model_type} that seqkit reads has; if a "
+            f"{class_of(config) or 'model of its class'} has it, too, copy the folder again"
+        ) from None
     ours = ForeignWeights(theirs, {row.ours: row for row in reversed(rows) if not row.is_alias})
     for row in rows:
         if row.is_alias and not theirs[row.theirs[0]].equal(ours[row.ours]):
@@ -335,12 +338,13 @@ class ForeignWeights(ReadOnAccess):
 class SavedTensors(ReadOnAccess):
     """Tensors of a folder's safetensors by plain names (`_plain`), in float32, memory-mapped.
 
-    folder: has one file, or several that an index lists. prefix: prefix of the names in a file of a model with a head.
+    folder: has one file, or several that an index lists. family: has the prefix, the old names and the stand-ins; None:
+    there are none.
     sha256: digest of all files. Raises DataError for files that are missing, damaged or not regular, and on access for
     tensors that hold NaN or are of no dtype of `DTYPES`.
     """
 
-    def __init__(self, folder: Path, prefix: str, old_names: Mapping[str, str]):
+    def __init__(self, folder: Path, family: Family | None = None):
         self.folder = folder
         digest = hashlib.sha256()
         self._places = {}
@@ -354,7 +358,11 @@ class SavedTensors(ReadOnAccess):
                 )
             for name in names:
                 if not name.endswith(BUFFERS):
-                    self._places[_plain(name, prefix, old_names)] = (held, name)
+                    self._places[_plain(name, family)] = (held, name)
+        stand_ins = family.stand_ins if family else {}
+        for name, other in stand_ins.items():
+            if other in self._places:
+                self._places.setdefault(name, self._places[other])
         self.sha256 = digest.hexdigest()
 
     def __getitem__(self, name: str) -> Tensor:
@@ -458,12 +466,13 @@ OLD_NAMES = {
 """Suffixes of names in old files: norms from TensorFlow, and convolutions with weight norm before torch 2.0."""
 
 
-def _plain(name: str, prefix: str, old_names: Mapping[str, str]) -> str:
+def _plain(name: str, family: Family | None) -> str:
     """A name as present files have it, without the prefix of a model with a head."""
+    old_names = family.old_names if family else {}
     for old, new in {**OLD_NAMES, **old_names}.items():
         if name.endswith(old):
             name = name.removesuffix(old) + new
-    return name.removeprefix(prefix)
+    return name.removeprefix(family.prefix) if family else name
 
 
 def _opened(path: Path, digest: Any) -> Any:

@@ -28,21 +28,30 @@ SAMPLING = {
 """Settings of `Sampling` under the names of transformers, with its values where a file that samples lacks them."""
 
 NOT_READ: dict[str, tuple[Any, ...]] = {
-    "no_repeat_ngram_size": (0,),
-    "encoder_no_repeat_ngram_size": (0,),
-    "encoder_repetition_penalty": (1,),
-    "length_penalty": (1,),
-    "min_length": (0,),
-    "min_new_tokens": (0,),
+    **dict.fromkeys(
+        (
+            "no_repeat_ngram_size",
+            "encoder_no_repeat_ngram_size",
+            "min_length",
+            "min_new_tokens",
+            "epsilon_cutoff",
+            "eta_cutoff",
+            "diversity_penalty",
+        ),
+        (0,),
+    ),
+    **dict.fromkeys(
+        (
+            "encoder_repetition_penalty",
+            "length_penalty",
+            "typical_p",
+            "num_beam_groups",
+            "num_return_sequences",
+        ),
+        (1,),
+    ),
     "max_length": (20,),
     "forced_eos_token_id": (),
-    "early_stopping": ("never",),
-    "typical_p": (1,),
-    "epsilon_cutoff": (0,),
-    "eta_cutoff": (0,),
-    "diversity_penalty": (0,),
-    "num_beam_groups": (1,),
-    "num_return_sequences": (1,),
 }
 """Keys that are not read, with the values beside null that change nothing; `config.json` is asked for no others."""
 
@@ -162,7 +171,7 @@ class Generation:
             never=tuple(self.never()),
             never_first=tuple(self.ids("begin_suppress_tokens", [])),
             sampling=sampling,
-            beams=self._numbers("num_beams", "length_penalty") if self._searches else {},
+            beams=self._beams(),
             max_new_tokens=length,
         )
         try:
@@ -179,6 +188,13 @@ class Generation:
                 raise self.refused(name, "a number")
         return found
 
+    def _beams(self) -> dict[str, Any]:
+        """Settings of `BeamSearch`; empty: it samples."""
+        if not self._searches:
+            return {}
+        ends = self.get("early_stopping") or False
+        return {**self._numbers("num_beams", "length_penalty"), "early_stopping": ends}
+
     @property
     def _searches(self) -> bool:
         """Whether texts are searched for by beams."""
@@ -191,9 +207,7 @@ class Generation:
         if self._searches:
             names.remove("length_penalty")
             names.append("repetition_penalty")
-        else:
-            names.remove("early_stopping")
-        if not self._searches and self.get("num_beams") not in (None, 1):
+        elif self.get("num_beams") not in (None, 1):
             names.append("num_beams")
         unread = [
             f"{name}={value}"
@@ -211,7 +225,7 @@ class Generation:
 
 
 READ = {
-    "do_sample", "num_beams", "max_new_tokens", "eos_token_id", "suppress_tokens", "begin_suppress_tokens",
-    "bad_words_ids",
+    "do_sample", "num_beams", "early_stopping", "max_new_tokens", "eos_token_id", "suppress_tokens",
+    "begin_suppress_tokens", "bad_words_ids",
 }  # fmt: skip
 """Keys that are read beside `SAMPLING`."""

@@ -64,7 +64,7 @@ def dense_weights(folder: Path) -> dict[str, Tensor]:
     place = _places(folder).get("Dense")
     if place is None:
         return {}
-    return {f"head.projection.{name}": x for name, x in SavedTensors(place, "", {}).items()}
+    return {f"head.projection.{name}": x for name, x in SavedTensors(place).items()}
 
 
 def _places(folder: Path) -> dict[str, Path]:

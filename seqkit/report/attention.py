@@ -23,7 +23,7 @@ from seqkit.interfaces import IGNORE, TokenBatch, Tokenizer, Tokens
 from seqkit.objectives import Classify, MultiLabel, Regress
 from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.seq2seq import Seq2Seq
-from seqkit.report.attention_heatmaps import heatmaps
+from seqkit.report.attention_heatmaps import heatmaps, is_even
 from seqkit.report.figures import svg
 from seqkit.report.inspect import shorten
 from seqkit.report.modality import Renderer, attended, find_renderer
@@ -53,9 +53,6 @@ FITS = 330
 MAX_SHOWN_INPUT = 300
 """Characters of the input that the page repeats."""
 
-EVEN = 0.98
-"""Share of the largest entropy from which on a head is called even."""
-
 Names = tuple[list[str], list[str]]
 """Names of queries and of keys."""
 
@@ -71,7 +68,7 @@ class View(NamedTuple):
     @classmethod
     def of(cls, title: str, note: str, figure: Figure) -> View:
         """A drawn figure with its heading and explanation."""
-        drawn = svg(figure)
+        drawn = svg(figure, title)
         width = re.search(r'<svg[^>]* width="([\d.]+)pt"', drawn)
         least = 0 if width is None else round(MIN_SCALE * float(width[1]))
         return cls(title, note, drawn, least if least > FITS else 0)
@@ -272,7 +269,9 @@ def _views(
         valid = torch.ones(1, weights[0].shape[1], dtype=torch.bool)
         nats = np.stack([entropy(one.weights[:1], valid)[0].numpy() for one in own])
         title = titles.get(stack, f"Attention of the {stack}")
-        note = _heatmap_note(stack, is_signed=is_signed) + _evenness(weights)
+        note = _heatmap_note(stack, is_signed=is_signed)
+        if not is_signed:
+            note += _evenness(weights)
         yield View.of(title, note, heatmaps(weights, *names[stack], nats))
         if stack in ("", "encoder") and not is_signed:
             rows = rollout(own)[0].numpy()
@@ -283,8 +282,8 @@ def _views(
                 queries = "that of the last query, from which the next token is predicted"
             note = (
                 "The colours show how much attention a token receives through all layers and residual connections "
-                f"(rollout; Abnar and Zuidema 2020), in times an equal share. It is {queries}. Attention shows where a "
-                "model looks, and not why it predicts what it does."
+                f"(rollout; Abnar and Zuidema 2020): 1 is the average token, 2 twice as much. It is {queries}. "
+                "Attention shows where a model looks, and not why it predicts what it does."
             )
             figure = attended(renderer, raw, tokens, received * len(rows))
             yield View.of("Attention on the example", note, figure)
@@ -293,22 +292,12 @@ def _views(
 def _evenness(weights: Sequence[np.ndarray]) -> str:
     """A sentence on heads that attend to all columns alike; empty: there is none. weights: [h n m] of each layer."""
     heads = [head for layer in weights for head in layer]
-    even = sum(_is_even(head) for head in heads)
+    even = sum(map(is_even, heads))
     if not even:
         return ""
-    found = f" Heads that attend to all columns about alike, as before training: {even} of {len(heads)}."
-    return f"{found} Their pictures say nothing about the example."
-
-
-def _is_even(weights: np.ndarray) -> bool:
-    """Whether the rows of a head [n m] have on average 98 % of the largest entropy that their columns allow."""
-    shares = []
-    for row in weights:
-        seen = row[row > 0]
-        if len(seen) > 1:
-            entropy = -(seen * np.log(seen / seen.sum())).sum() / seen.sum()
-            shares.append(entropy / np.log(len(seen)))
-    return bool(shares) and float(np.mean(shares)) >= EVEN
+    attend = "attends" if even == 1 else "attend"
+    found = f" {even} of the {len(heads)} heads {attend} about evenly, as an untrained one does"
+    return f"{found}: such a picture says nothing about the example."
 
 
 def _heatmap_note(stack: str, *, is_signed: bool) -> str:
@@ -329,5 +318,5 @@ def _heatmap_note(stack: str, *, is_signed: bool) -> str:
         )
     return (
         f"{note}Each row sums to 1, and to less where the rest goes to a sink of the head. Above a head is the mean "
-        "entropy of its rows: 0 nats if each attends to one column."
+        "entropy of its rows, 0 nats if each attends to one column, and the largest that it could be."
     )

@@ -6,6 +6,7 @@ n queries · m keys · h heads · l layers
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 import numpy as np
 from matplotlib import rc_context
@@ -18,7 +19,14 @@ MAX_NAMED = 40
 """At most this many tokens are named beside a heatmap; of more, every tenth is numbered."""
 
 MAX_WIDTH = 24.0
-"""Inches. Where named tokens would make the figure wider, they are numbered."""
+"""Inches of the heads of a layer, side by side. Where named tokens would make them wider, they are numbered."""
+
+MAX_COLUMNS = 4
+PAGE = 15.0
+"""At most so many heads stand in a row, and have so many inches, which a page shows without scrolling."""
+
+EVEN = 0.98
+"""Share of the largest entropy from which on a head is called even."""
 
 TICKS = [0.0, 0.1, 0.2, 0.5, 1.0]
 
@@ -27,18 +35,22 @@ TICKS = [0.0, 0.1, 0.2, 0.5, 1.0]
 def heatmaps(
     weights: Sequence[np.ndarray], queries: Sequence[str], keys: Sequence[str], entropy: np.ndarray
 ) -> Figure:
-    """Layers down, heads across, one colour scale for all. entropy: [l h] nats, shown above each head.
+    """Layers down, heads across in one or more rows, one colour scale for all. entropy: [l h] nats, above each head.
 
     weights: [h n m] of each layer. queries, keys: names of the tokens. The colour goes by the square root, from 0 to 1
     whatever the weights, so that figures can be compared and 1/m is still seen; weights below 0 (Linformer's) are red.
     """
-    depth = len(weights)
     h = max(len(layer) for layer in weights)
     is_named = max(len(queries), len(keys)) <= MAX_NAMED and h * 0.18 * len(keys) <= MAX_WIDTH
     width = height = 1.9
     if is_named:
         width, height = (max(1.45, 0.18 * len(tokens)) for tokens in (keys, queries))
-    figure, axes = new_figure(width * h + 1.6, (height + 0.24) * depth + 0.7, rows=depth, columns=h)
+    columns = min(h, MAX_COLUMNS, int(PAGE / width))
+    rows = ceil(h / columns)
+    depth = len(weights) * rows
+    figure, axes = new_figure(
+        width * columns + 1.6, (height + 0.36) * depth + 0.7, rows=depth, columns=columns
+    )
     top = max(1.0, max(float(np.abs(layer).max()) for layer in weights))
     is_signed = any(bool((layer < 0).any()) for layer in weights)
     lowest = 0.0
@@ -53,17 +65,19 @@ def heatmaps(
         ax.set_axis_off()
     for layer, heads in enumerate(weights):
         for head, matrix in enumerate(heads):
-            ax = axes[layer * h + head]
+            ax = axes[layer * rows * columns + head]
             ax.set_axis_on()
             image = ax.imshow(
                 matrix, cmap=colors, norm=norm, interpolation="nearest", aspect="auto"
             )
             nats = "–"
             if not np.isnan(entropy[layer, head]):
-                nats = f"{entropy[layer, head]:.2f} nats"
-            ax.set_title(f"layer {layer} · head {head} · {nats}", fontsize=7.5, loc="center")
+                nats = f"{entropy[layer, head]:.2f} of {_largest(matrix):.2f} nats"
+                nats += ", even" * is_even(matrix)
+            ax.set_title(f"layer {layer} · head {head}\n{nats}", fontsize=7.5, loc="center")
+            is_last = layer == len(weights) - 1 and head + columns >= len(heads)
             ax.tick_params(
-                length=0 if is_named else 2, labelbottom=layer == depth - 1, labelleft=head == 0
+                length=0 if is_named else 2, labelbottom=is_last, labelleft=head % columns == 0
             )
             ax.spines[:].set_visible(True)
             rotation = 90 if is_named and max(map(len, keys)) > 2 else 0
@@ -77,6 +91,23 @@ def heatmaps(
     bar.ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=6.5)
     bar.ax.minorticks_off()
     return figure
+
+
+def is_even(weights: np.ndarray) -> bool:
+    """Whether the rows of a head [n m] have on average 98 % of the largest entropy that their columns allow."""
+    shares = []
+    for row in weights:
+        seen = row[row > 0]
+        if len(seen) > 1:
+            entropy = -(seen * np.log(seen / seen.sum())).sum() / seen.sum()
+            shares.append(entropy / np.log(len(seen)))
+    return bool(shares) and float(np.mean(shares)) >= EVEN
+
+
+def _largest(weights: np.ndarray) -> float:
+    """Mean entropy in nats of rows [n m] that attend alike to all that they see; the sink of a head is one more."""
+    sinks = weights.sum(axis=1) < 1 - 1e-4
+    return float(np.log((weights > 0).sum(axis=1) + sinks).mean())
 
 
 def _ticks(names: Sequence[str], is_named: bool) -> tuple[list[int], list[str]]:

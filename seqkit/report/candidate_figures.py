@@ -19,25 +19,17 @@ from seqkit.comparison.types import Row
 from seqkit.errors import shortened
 from seqkit.objectives.metric import Metric
 from seqkit.report.figures import (
-    BLUE,
-    GREEN,
+    CATEGORIES,
     INK,
-    ORANGE,
-    PURPLE,
-    SKY,
     STYLE,
-    VERMILION,
     new_figure,
     scale_axis,
 )
 
-COLORS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
-"""Colours of the palette that can be seen on white and on black."""
-
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "d")
 
 MAX_NAME = 20
-"""Characters of a name in a figure; the page has it in full."""
+"""Characters of a line of a name in a figure; the page has it in full."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +43,8 @@ class Mark:
     @classmethod
     def number(cls, index: int) -> Mark:
         """The look of the candidate with this number; the first 12 are told apart by their markers."""
-        line = ("-", "--")[index // len(COLORS) % 2]
-        return cls(COLORS[index % len(COLORS)], MARKERS[index % len(MARKERS)], line)
+        line = ("-", "--")[index // len(CATEGORIES) % 2]
+        return cls(CATEGORIES[index % len(CATEGORIES)], MARKERS[index % len(MARKERS)], line)
 
     @property
     def style(self) -> dict[str, Any]:
@@ -90,7 +82,7 @@ class Line:
 @rc_context(STYLE)
 def spreads(rows: Sequence[tuple[str, Mark, Row]], metric: Metric) -> Figure:
     """One row per candidate, from the top: the mean by its marker, its interval a bar, above it every seed a dot."""
-    figure, (axes,) = new_figure(4.4, 0.34 * len(rows) + 0.75)
+    figure, (axes,) = new_figure(3.7, 0.34 * len(rows) + 0.75)
     values = [
         [metric.shown(run.value) for run in row.sound if run.value is not None]
         for _, _, row in rows
@@ -104,19 +96,28 @@ def spreads(rows: Sequence[tuple[str, Mark, Row]], metric: Metric) -> Figure:
             bounds = [metric.shown(bound) for bound in row.interval]
             bar: dict[str, Any] = {"linewidth": 5, "alpha": 0.35, "solid_capstyle": "butt"}
             axes.plot(bounds, [place] * 2, color=mark.color, **bar)
-        # equal ones are stacked
-        heights = [place - 0.24 - 0.07 * dots[:i].count(dot) for i, dot in enumerate(dots)]
+        # equal ones are stacked, below the row before
+        step = min(0.07, 0.4 / max(map(dots.count, dots), default=1))
+        heights = [place - 0.24 - step * dots[:i].count(dot) for i, dot in enumerate(dots)]
         axes.plot(dots, heights, "o", color=mark.color, markersize=3)
         axes.plot(
             [metric.shown(row.mean)], [place], **{**mark.style, "linestyle": "none"}, markersize=7
         )
-    axes.set_yticks(range(len(rows)), [shortened(name, MAX_NAME) for name, _, _ in rows])
+    axes.set_yticks(range(len(rows)), [_in_two_lines(name) for name, _, _ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=INK, alpha=0.15, linewidth=0.6)
     axes.margins(x=0.06)
     axes.set_xlabel(metric.title)
     return figure
+
+
+def _in_two_lines(name: str) -> str:
+    """A name in a figure; a long pattern of mixers goes on below, after a plus sign."""
+    first, plus, rest = name.rpartition("+")
+    if len(name) > MAX_NAME and plus:
+        return f"{shortened(first, MAX_NAME)}+\n{shortened(rest, MAX_NAME)}"
+    return shortened(name, MAX_NAME)
 
 
 @rc_context(STYLE)

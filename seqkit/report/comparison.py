@@ -77,7 +77,7 @@ def _values(results: Results) -> dict[str, Any]:
         "machine": results.machine,
     }
     return {
-        "title": results.title,
+        "title": sentences.title(results),
         "subtitle": _subtitle(results),
         "answer": answer,
         "matched": [text for text in (own_length, sentences.matched(results)) if text],
@@ -108,7 +108,6 @@ def _subtitle(results: Results) -> str:
     """Version, preset, seeds, data and date in one line."""
     parts = [
         f"seqkit {results.versions.get('seqkit', '')}".strip(),
-        f"preset {results.preset}" if results.preset else None,
         plural(len(results.seeds), "seed"),
         plural(results.num_test, "test example"),
         results.started.replace("T", " ")[:16],
@@ -226,15 +225,16 @@ def plan_table(plan: Plan) -> Table:
 def pairs_table(results: Results) -> Table:
     """All pairs of candidates."""
     metric = results.metric
-    rows = [
-        [Cell(text) for text in (
-            *(sentences.named(results, name) for name in (entry.a, entry.b)), metric.signed(entry.difference),
-            metric.interval(entry.interval, signed=True), sentences.p_value(entry), _verdict(results, entry),
-        )]
-        for entry in results.differences
-    ]  # fmt: skip
+    rows = []
+    for entry in results.differences:
+        pair = " − ".join(sentences.named(results, name) for name in (entry.a, entry.b))
+        interval = metric.interval(entry.interval, signed=True)
+        p = "" if entry.p_holm is None else f"p {sentences.p_value(entry, '= ')}"
+        rows.append([
+            Cell(pair), Cell(metric.signed(entry.difference), interval), Cell(_verdict(results, entry), p, "", "words"),
+        ])  # fmt: skip
     unit = metric.difference_unit or metric.label
-    return Table(["a", "b", f"a − b ({unit})", "95 % interval", "p, corrected", "better"], rows)
+    return Table(["pair", f"difference ({unit})", "better"], rows)
 
 
 def _verdict(results: Results, entry: Difference) -> str:
@@ -328,12 +328,17 @@ def _sections(results: Results) -> list[Chapter]:
     if results.until_sure is not None:
         found.append(Chapter("differences", "Verdicts", table=sequential.verdicts(results)))
     elif len(results.differences) > 1:
-        found.append(Chapter("differences", "All pairs", table=pairs_table(results)))
+        pairs = (
+            "The difference of two candidates with its 95 % interval, and which is better, or why neither is, with the "
+            "p-value."
+        )
+        found.append(Chapter("differences", "All pairs", [pairs], pairs_table(results)))
     curves = "Lines are means over seeds. A band spans from the lowest seed to the highest."
     found.append(Chapter("curves", "Learning curves", [curves], figures=_curves(rows, marks)))
-    found.append(Chapter("cost", "Cost by length", figures=_costs(rows, marks)))
+    cost = "Lower is better. Both axes are logarithmic where the values span enough."
+    found.append(Chapter("cost", "Cost by length", [cost], figures=_costs(rows, marks)))
     scores = f"validation {_tuned_by(results)}"
-    figure = _figure(rate_lines(rows, marks), "learning rate", scores, width=4.6)
+    figure = _figure(rate_lines(rows, marks), "learning rate", scores, width=3.7)
     trials = trials_table(results) if any(row.trials for row in rows) else None
     found.append(Chapter("tuning", "Tuning", [sentences.tuning_sentence(results)], trials, figure))
     kept = [

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,11 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from seqkit.errors import one_line, printable
 from seqkit.files import write_atomic
+from seqkit.objectives.metric import MINUS
 from seqkit.report.numbers import format_number
 
 INK = "#1b2733"
@@ -35,10 +37,11 @@ BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW = (
 )  # fmt: skip
 """Okabe and Ito's palette, which the colour-blind can tell apart."""
 
-PALE = LinearSegmentedColormap.from_list("pale", ["#ffffff", BLUE])
-"""Shares from 0 to 1; black text is legible (4.5 to 1) on those below `DARK`, and white text on the others."""
+CATEGORIES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+"""Colours of the palette that can be seen on white and on black."""
 
-DARK = 0.93
+PALE = LinearSegmentedColormap.from_list("pale", [f"{BLUE}00", f"{BLUE}bf"])
+"""Shares from 0 to 1, transparent where there are none: text in the page's colour is legible (4.5 to 1) on all."""
 
 STYLE: dict[Any, Any] = {
     "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
@@ -54,10 +57,12 @@ FEW_CLASSES = 20
 MAX_NAMED = 120
 """A confusion matrix of at most this many classes has names and numbers, and names."""
 
+CHARACTER = 0.072  # inches
+
 
 @dataclass(frozen=True)
 class Series:
-    """A curve. x: [s] optimizer steps. y: [s]. label: what the legend says."""
+    """A curve. x: [s] optimizer steps, 1 for the first. y: [s]. label: what the legend says."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -76,6 +81,9 @@ WIDE = 5.0
 """Positive values are on a logarithmic axis where the largest is this many times the smallest."""
 
 MAX_TICKS = 5
+
+MAX_DECIMALS = 10
+"""Ticks that need as many decimals are written with powers of ten."""
 
 
 def scale_axis(axes: Axes, which: str, values: Iterable[float], *, log: bool | None = None) -> bool:
@@ -103,11 +111,36 @@ def scale_axis(axes: Axes, which: str, values: Iterable[float], *, log: bool | N
             steps = [1, 3]
         axis.set_major_locator(LogLocator(subs=steps, numticks=MAX_TICKS + 1))
         axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: format_number(value, prefix=True)))
     else:
         axis.set_major_locator(MaxNLocator(MAX_TICKS, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: format_number(value, prefix=True)))
+        axis.set_major_formatter(EvenTicks())
     return log
 
+
+class EvenTicks(Formatter):
+    """Text of the ticks of a linear axis: all have as many decimals as their step needs, and one decimal prefix."""
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        """2.2875, 2.2900, 2.2925; from 10,000 on 20k, 30k."""
+        ticks = np.asarray(values, dtype=float)
+        largest = np.abs(ticks).max(initial=0)
+        power = min(int(np.log10(largest) / 3), 5) if largest >= 1e4 else 0
+        ticks = ticks / 1000**power
+        steps = np.diff(ticks)
+        decimals = 0
+        while decimals < MAX_DECIMALS and not np.allclose(steps, steps.round(decimals), atol=0):
+            decimals += 1
+        if decimals == MAX_DECIMALS:
+            return [format_number(tick, digits=MAX_DECIMALS) for tick in ticks.tolist()]
+        name = " kMGTP"[power].strip()
+        return [f"{tick:z,.{decimals}f}{name}".replace("-", MINUS) for tick in ticks.tolist()]
+
+
+MAX_LEGEND = 40
+"""Characters that two columns of a legend have room for."""
+
+LEGEND_ROW = 0.165  # inches
 
 COLORS = {"training": BLUE, "validation": VERMILION}
 """Colours of the splits, the same in every figure."""
@@ -120,14 +153,16 @@ def curves(
     unit: str,
     levels: Mapping[str, float | None] | None = None,
     kept: int | None = None,
+    log: bool | None = None,
 ) -> Figure:
     """Curves over optimizer steps, and levels as dashed and dotted lines, by what the legend says of them.
 
     The axis is that of the curves: a level that would flatten them is a number in the legend.
     unit: label of the vertical axis. kept: the step of which the run has the weights, marked on the last curve.
+    log: as in `scale_axis`.
     """
-    figure, (axes,) = new_figure(4.6, 2.9)
-    scale_axis(axes, "y", [y for one in series for y in one.y])
+    figure, (axes,) = new_figure(3.8, 2.7)
+    scale_axis(axes, "y", [y for one in series for y in one.y], log=log)
     for one in series:
         color = COLORS.get(one.label, BLUE)
         marker = "o" if len(one.x) < 3 else None
@@ -137,12 +172,14 @@ def curves(
         axes.plot(one.x, one.y, color=color, alpha=alpha, **look)
         if is_noisy:
             axes.plot(*_running_mean(one), color=color)
-    if kept is not None:
-        last = series[-1]
-        place = int(np.abs(np.asarray(last.x) - kept).argmin())  # steps are logged from 0
+    last = series[-1]
+    # a single point has the weights anyway
+    if kept is not None and len(last.x) > 1:
+        place = int(np.abs(np.asarray(last.x) - kept).argmin())
         point = (last.x[place], last.y[place])
-        axes.plot(*point, "o", color=color, markersize=5, label="kept weights")
+        axes.plot(*point, "o", color=color, markersize=6, label="kept weights")
     least, most = axes.get_ylim()
+    sign = "%" if unit.endswith("%") else ""
     for (label, level), style in zip((levels or {}).items(), ("--", ":")):
         if level is None:
             continue
@@ -151,12 +188,12 @@ def curves(
             axes.axhline(level, label=label, **look)
         else:
             side = "above" if level > most else "below"
-            axes.plot([], [], label=f"{label}: {format_number(level)}, {side}", **look)
+            axes.plot([], [], label=f"{label}: {format_number(level, sign)}, {side}", **look)
     axes.set(xlabel="optimizer steps", ylabel=unit)
     axes.xaxis.set_major_locator(
         MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1)
     )
-    _legend_above(axes)
+    legend_above(figure, axes)
     return figure
 
 
@@ -170,40 +207,50 @@ def _is_near(axes: Axes, level: float, least: float, most: float) -> bool:
     return bool(low - room <= at <= high + room)
 
 
-def _legend_above(axes: Axes) -> None:
-    """A legend above the axes, where it lies on no line."""
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.02), ncols=2, borderaxespad=0)
+def legend_above(figure: Figure, axes: Axes) -> None:
+    """A legend above the axes, where it lies on no line, and the figure is higher by it: axes keep their size."""
+    lengths = [len(label) for label in axes.get_legend_handles_labels()[1]]
+    rows = (len(lengths) + 1) // 2
+    columns = 2
+    if max(lengths[:rows]) + max(lengths[rows:], default=0) > MAX_LEGEND:
+        rows = len(lengths)
+        columns = 1
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.02), ncols=columns, borderaxespad=0)
+    figure.set_figheight(figure.get_figheight() + rows * LEGEND_ROW)
 
 
 @rc_context(STYLE)
 def confusion(counts: np.ndarray, names: Sequence[str]) -> Figure:
     """Confusion matrix. counts: [k k], target class (row), predicted class (column)."""
     k = len(names)
-    pitch = 0.33 if k <= FEW_CLASSES else 0.15  # of a class, in inches
-    side = 1.9 + pitch * k if k <= MAX_NAMED else 5.4
-    figure, (axes,) = new_figure(side + 0.5, side)
+    few = k <= FEW_CLASSES
+    size = max(0.33, 1.5 / k)  # of a row, in inches
+    if not few:
+        size = 0.15 if k <= MAX_NAMED else 3.5 / k
+    short = shortened([one_line(name) for name in names], 24 if k <= 6 else 14)
+    room = CHARACTER * max(map(len, short)) if k <= MAX_NAMED else 0.0
+    is_level = few and k * room <= 4.5
+    width = k * (max(size, room) if is_level else size)
+    height = k * size
+    below = 0.0 if is_level else room
+    figure, (axes,) = new_figure(width + room + 1.4, height + below + 0.8)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    image = axes.imshow(shares, cmap=PALE, vmin=0, vmax=1)
+    image = axes.imshow(shares, cmap=PALE, vmin=0, vmax=1, aspect="auto")
     axes.set(xlabel="predicted class", ylabel="target class")
     if k <= MAX_NAMED:
-        short = shortened([one_line(name) for name in names])
         look: dict[str, Any] = {}
-        if k > FEW_CLASSES:
+        if not few:
             look = {"rotation": 90}
-        elif max(map(len, short)) > 3:
+        elif not is_level:
             look = {"rotation": 45, "ha": "right"}
         axes.set_xticks(range(k), short, **look)
         axes.set_yticks(range(k), short)
-        axes.tick_params(labelsize=8.5 if k <= FEW_CLASSES else 7)
+        axes.tick_params(labelsize=8.5 if few else 7)
         for (row, column), number in np.ndenumerate(counts):
-            if (number or row == column) and k <= FEW_CLASSES:
-                color = "#ffffff" if shares[row, column] > DARK else "#000000"
-                axes.text(
-                    column, row, str(int(number)), ha="center", va="center", color=color, fontsize=7
-                )
-    figure.colorbar(
-        image, ax=axes, label="share of the target class", shrink=0.8, aspect=20 * side / 5.4
-    )
+            if (number or row == column) and few:
+                axes.text(column, row, str(int(number)), ha="center", va="center", fontsize=7)
+    label = "share of the target class" if height > 2 else "share"
+    figure.colorbar(image, ax=axes, label=label, aspect=20 * height / 3.5)
     return figure
 
 
@@ -219,20 +266,24 @@ def shortened(names: Sequence[str], most: int = 14) -> list[str]:
 
 @rc_context(STYLE)
 def scatter(target: np.ndarray, preds: np.ndarray, *, rmse: float) -> Figure:
-    """Predictions over targets [m], with the diagonal on which they agree."""
+    """Predictions over targets [m], with the diagonal on which they agree. rmse: of these, or of more."""
     figure, (axes,) = new_figure(3.9, 3.5)
     low = float(min(target.min(), preds.min()))
     high = float(max(target.max(), preds.max()))
     axes.plot([low, high], [low, high], color=INK, linewidth=0.8, linestyle="--", label="perfect")
     label = f"test, RMSE {format_number(rmse)}"
-    axes.scatter(target, preds, s=12, color=BLUE, alpha=0.7, linewidths=0, label=label)
+    alpha = 0.7 if len(target) < 500 else 0.3
+    axes.scatter(target, preds, s=12, color=BLUE, alpha=alpha, linewidths=0, label=label)
     axes.set(xlabel="target", ylabel="prediction (target's unit)", aspect="equal")
-    _legend_above(axes)
+    legend_above(figure, axes)
     return figure
 
 
-def svg(figure: Figure) -> str:
-    """The figure as an `<svg>` element: text in the page's colour and font, ids unlike those of other figures."""
+def svg(figure: Figure, title: str = "") -> str:
+    """The figure as an `<svg>` element: text in the page's colour and font, ids unlike those of other figures.
+
+    title: words for those who cannot see it; empty: those of its axes.
+    """
     file = io.StringIO()
     with warnings.catch_warnings(), rc_context(STYLE):
         # the browser has its own fonts
@@ -250,7 +301,10 @@ def svg(figure: Figure) -> str:
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     # a style sheet inside would be one of the whole page
     text = re.sub(r"<style[^>]*>\*\{(.*?)\}</style>", "", text, count=1)
-    text = text.replace("<svg", '<svg style="stroke-linejoin: round; stroke-linecap: butt"', 1)
+    look = 'style="stroke-linejoin: round; stroke-linecap: butt"'
+    if title := title or _title(figure):
+        look += f' role="img" aria-label="{escape(title)}"'
+    text = text.replace("<svg", f"<svg {look}", 1)
     prefix = f"f{sha256(text.encode()).hexdigest()[:8]}-"
     text = re.sub(r'(\sid="|"url\(#|\surl\(#|href="#)', lambda found: found[1] + prefix, text)
     # nothing refers to these, and equal pictures share one
@@ -263,6 +317,17 @@ def svg(figure: Figure) -> str:
         count=1,
         flags=re.DOTALL,
     )
+
+
+def _title(figure: Figure) -> str:
+    """Titles of the axes; of those without one, their labels: accuracy, % over optimizer steps."""
+    found = [
+        axes.get_title("left")
+        or " over ".join(filter(None, (axes.get_ylabel(), axes.get_xlabel())))
+        for axes in figure.axes
+        if axes.get_label() != "<colorbar>"
+    ]
+    return "; ".join(filter(None, found))
 
 
 def png(figure: Figure, path: Path) -> Path:

@@ -18,7 +18,7 @@ from seqkit.runs.summary import Summary, reasons_of_trial
 
 
 class Headline(NamedTuple):
-    """The main metric of a run. baseline: its value for the best constant prediction; None: not measured.
+    """The main metric of a run. baseline: its value for the constant that is best in training; None: not measured.
 
     unit: empty for shares, which are shown in percent. bounds: of its 95 % interval; None: not known.
     strong: its value for a specialist, `strong_name`, which says on how many examples it learned; None: there is none.
@@ -43,26 +43,28 @@ class Headline(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Name and unit."""
-        name = "variance explained" if self.name == "explained" else self.name
+        """The metric in words, and its unit."""
         if self.unit:
-            return f"{name} ({self.unit})"
-        return name
+            return f"{self.metric.words} ({self.unit})"
+        return self.metric.words
 
     @property
     def interval(self) -> str:
         """The 95 % interval in words; empty: not known."""
-        return self.metric.interval(self.bounds)
+        return self._interval(self.bounds) if self.bounds else ""
 
     @property
     def is_worse_than_constant(self) -> bool:
-        """True if the best constant prediction does as well, or better."""
+        """True if the constant that is best in training does as well, or better."""
         return self.value == self.baseline or self.is_worse_than(self.baseline)
 
     @property
     def is_no_better_than_constant(self) -> bool:
-        """True if the best constant prediction does as well, or better, or the test interval holds it."""
-        if self.bounds is None:
+        """True if the constant that is best in training does as well, or better, or the interval of a share holds it.
+
+        The interval of an error is wide because some examples are hard, for a constant as well.
+        """
+        if self.bounds is None or not self.metric.proportion:
             return self.is_worse_than_constant
         return self._replace(value=self.bounds[0]).is_worse_than_constant
 
@@ -89,18 +91,33 @@ class Headline(NamedTuple):
         return self.compared
 
     @property
+    def outcome(self) -> str:
+        """The verdict in a word or three; empty: there is no specialist, or its verdict is in doubt."""
+        if self.strong is None or self.is_broken or self.doubt:
+            return ""
+        if self.is_as_good:
+            return "not told apart"
+        return "the run is worse" if self.is_beaten else "the run is better"
+
+    @property
     def compared(self) -> str:
         """The verdict on a run whose score nothing puts in doubt."""
         if self.difference is None:
             word = "worse" if self.is_worse_than(self.strong) else "better"
             if self.is_as_good:
-                word = "as good"
+                word = "equal"
             return f"with this seed, the run is {word}; no interval of the difference is known"
-        word = "better" if self.metric.is_better(self.difference[0], 0.0) else "worse"
+        middle, *ends = self.difference
+        word = "better" if self.metric.is_better(middle, 0.0) else "worse"
+        sign = -1 if middle < 0 else 1
+        interval = self._interval(sorted(sign * end for end in ends))
+        unit = f" {self.metric.difference_unit}".rstrip()
+        by = f"{word} by {self._number(abs(middle))}{unit} {interval}"
+        if middle == 0:
+            by = f"equal in the mean {interval}"
         if self.is_as_good:
-            word = "as good, within the interval"
-        middle, low, high = map(self._signed, self.difference)
-        return f"the run is {word}: {middle} [{low}, {high}]"
+            return f"the run, {by}, is not told apart from it"
+        return f"the run is {by}"
 
     @property
     def doubt(self) -> str:
@@ -115,9 +132,11 @@ class Headline(NamedTuple):
         """A value of the metric, as `Metric.text`."""
         return self.metric.text(value)
 
-    def _signed(self, value: float) -> str:
-        sign = "-" if value < 0 else "+"
-        return sign + self.text(abs(value)).removesuffix(" %")
+    def _interval(self, ends: Sequence[float]) -> str:
+        return f"[{', '.join(map(self._number, ends))}]"
+
+    def _number(self, value: float) -> str:
+        return self.text(value).removesuffix(" %")
 
 
 def headline(summary: Summary) -> Headline:
@@ -144,15 +163,15 @@ def headline(summary: Summary) -> Headline:
     )
     if name == "loss" and objective in ("NextToken", "Masked"):
         found = found._replace(unit="nats")
-    if name == "accuracy":
-        found = found._replace(bounds=summary.get("accuracy_interval"))
+    if name == main:
+        found = found._replace(bounds=summary.get("main_interval"))
     strong = summary.get("strong_baseline")
     if not strong:
         return found
     unit = "tokens" if objective == "NextToken" else "examples"
     return found._replace(
         strong=strong["metrics"].get(name),
-        strong_name=f"{strong['name']} ({strong['num_train']:,} training {unit})",
+        strong_name=f"{strong['name']} (fit on {strong['num_train']:,} {unit})",
         difference=strong.get("difference"),
     )
 
@@ -181,7 +200,7 @@ def cautions(summary: Summary, *, specialist: bool = True) -> list[str]:
         word = "no better" if main.is_worse_than_constant else "not shown to be better"
         both = f"{own} {main.interval}".rstrip() + f" against {main.text(main.baseline)}"
         found.append(
-            f"With this seed, the run is {word} than the best constant prediction ({main.label}: {both}); "
+            f"With this seed, the run is {word} than the constant that is best in training ({main.label}: {both}); "
             "seqkit doctor looks for the cause (docs/doctor.md)."
         )
     if specialist and main.is_beaten and not main.is_broken:
@@ -195,10 +214,15 @@ def _shortages(summary: Summary) -> list[str]:
 
 
 def metric_label(summary: Summary, name: str) -> str:
-    """A metric with the class that it is of, where a run tells two classes apart: average_precision of yes."""
+    """A metric in words, with the class that it is of: average precision of yes."""
+    return find_metric(name).words + of_class(summary, name)
+
+
+def of_class(summary: Summary, name: str) -> str:
+    """The class that a metric is of, where a run tells two classes apart: " of yes"; else empty."""
     if name in BINARY_METRICS and "positive" in summary:
-        return f"{name} of {one_line(summary['positive'])}"
-    return name
+        return f" of {one_line(summary['positive'])}"
+    return ""
 
 
 def format_metric(name: str, value: float | None) -> str:
@@ -241,8 +265,7 @@ def _row(summary: Summary) -> list[str]:
     value = f"{main.text(main.value)}\n{main.interval}".rstrip()
     size = f"{summary['num_parameters']:,}"
     seconds = f"{summary['wall_seconds']:.0f}"
-    metric = main.label.replace("_", " ")
-    names = map(one_line, (summary["recipe"], summary["backbone"], metric))
+    names = map(one_line, (summary["recipe"], summary["backbone"], main.label))
     return [*names, value, main.text(main.baseline), size, seconds]
 
 
@@ -261,7 +284,8 @@ def joined(summary: Summary) -> str:
     if not known:
         return ""
     weights = f"{known['network_weight']:.2f} and {known['classical_weight']:.2f}"
-    return f"the run predicts with network and classical method (weights {weights})"
+    of = "" if summary.get("objective") == "Regress" else " of their log-probabilities"
+    return f"the run predicts with network and classical method (weights {weights}{of})"
 
 
 def split_sizes(summary: Summary) -> str:

@@ -18,8 +18,9 @@ from seqkit.data.tables.schema import CELLS
 from seqkit.interfaces import IGNORE, TokenBatch
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.regress import Regress
-from seqkit.report.figures import BLUE, INK, STYLE, new_figure, shortened, svg
-from seqkit.report.samples import Picker, Section
+from seqkit.report.figures import BLUE, INK, STYLE, new_figure, scale_axis, shortened, svg
+from seqkit.report.samples.picker import Picker
+from seqkit.report.samples.section import Section
 
 NUM_EXAMPLES = 200
 NUM_PERMUTATIONS = 5
@@ -74,7 +75,8 @@ def importance(picker: Picker) -> list[Section]:
     if more > 0:
         note += f" {more:,} more columns have less."
     figure = _bars(found[:NUM_DRAWN], f"rise of the {unit}")
-    return [Section("Columns and parts that the run needs", note, [svg(figure)])]
+    title = "Columns and parts that the run needs"
+    return [Section(title, note, [svg(figure, title)])]
 
 
 def _labelled(picker: Picker) -> tuple[list[int], torch.Tensor]:
@@ -148,7 +150,7 @@ def _mean(errors: np.ndarray, is_root: bool) -> Any:
 @rc_context(STYLE)
 def _bars(found: Sequence[tuple[str, float, float, float]], label: str) -> Figure:
     """A row for each column: its rise, and the interval as a line."""
-    figure, (axes,) = new_figure(4.6, 0.22 * len(found) + 0.7)
+    figure, (axes,) = new_figure(3.8, 0.22 * len(found) + 0.7)
     names, rises, low, high = zip(*found)
     rows = np.arange(len(found))
     axes.barh(rows, rises, color=BLUE, alpha=0.45, height=0.7)
@@ -158,4 +160,5 @@ def _bars(found: Sequence[tuple[str, float, float, float]], label: str) -> Figur
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
     axes.set_xlabel(label)
+    scale_axis(axes, "x", rises, log=False)
     return figure

@@ -41,7 +41,8 @@ def _curve(
         known = [row for row in rows if column in row]
         if known:
             values = [metric.shown(row[column]) for row in known]
-            series.append(Series([row["step"] for row in known], values, label))
+            # the log counts from 0, and sentences from 1
+            series.append(Series([row["step"] + 1 for row in known], values, label))
     if not series:
         return ""
     strong = summary.get("strong_baseline") or {"metrics": {}}
@@ -52,4 +53,5 @@ def _curve(
     best = re.fullmatch(r"best, of step (\d+)", summary.get("weights", ""))
     is_validated = series[-1].label == "validation"
     kept = int(best[1]) if best and is_validated else None
-    return svg(curves(series, unit=unit, levels=levels, kept=kept))
+    log = False if metric.proportion else None  # 90 and 99 % are far apart
+    return svg(curves(series, unit=unit, levels=levels, kept=kept, log=log))

@@ -11,17 +11,27 @@ import torch
 
 from seqkit.config import complete
 from seqkit.data.module import DataModule
+from seqkit.errors import one_line
 from seqkit.interfaces import IGNORE
 from seqkit.report.headline import cautions, headline, network_alone, remarks, split_sizes
 from seqkit.report.importance import importance
 from seqkit.report.learning_curves import learning_curves
 from seqkit.report.modality import find_renderer
-from seqkit.report.samples import MAX_EXAMPLES, Picker, Section, samples
+from seqkit.report.numbers import listed
+from seqkit.report.samples.by_objective import samples
+from seqkit.report.samples.picker import Picker
+from seqkit.report.samples.section import Section
 from seqkit.report.templates import write_page
 from seqkit.runs.prepare import data_module
 from seqkit.runs.reopened import check_one, reopened, with_data
-from seqkit.runs.summary import Summary, data_name, read_summary, task_folders
+from seqkit.runs.summary import Summary, data_name, read_summary, target_names, task_folders
 from seqkit.runs.trained_model import TrainedModel, load_one
+
+MAX_EXAMPLES = 2000
+"""Test examples that figures show at most."""
+
+MAX_NAMES = 4
+"""Columns that are named as what a run predicts; of more, their number stands there."""
 
 Values = dict[str, Any]
 """Values of one run in the template of the page, by name."""
@@ -71,7 +81,8 @@ def _collect(folder: Path, moved_to: str | None = None) -> Values:
     with torch.random.fork_rng(devices=[]):  # building a model draws weights
         trained = with_data(load_one(folder), moved_to)
         summary = trained.summary.changed(objective=type(trained.objective).__name__)
-        warnings = cautions(summary)
+        # the page says in its own sentence how the run compares with the specialist
+        warnings = cautions(summary, specialist=False)
         metric = headline(summary)
         others = [name for name in summary["metrics"] if name != metric.name]
         warnings += summary.get("data_cautions", [])
@@ -97,7 +108,7 @@ def _collect(folder: Path, moved_to: str | None = None) -> Values:
             "alone": network_alone(summary),
             "others": {name: summary["metrics"][name] for name in others},
             "data": data_name(trained.config),
-            "facts": _facts(summary, unit),
+            "facts": _facts(summary, unit, target_names(trained.config)),
             "config": (folder / "config.yaml").read_text(encoding="utf-8"),
             "environment": {**summary["versions"], "seed": summary["seed"]},
             "curves": learning_curves(folder, summary),
@@ -131,13 +142,16 @@ def _data(trained: TrainedModel, warnings: list[str]) -> DataModule | None:
         log.disabled = False
 
 
-def _facts(summary: Summary, unit: str) -> str:
-    """Recipe, date, counts and the rule of the split; what the summary of an old run lacks is left out."""
+def _facts(summary: Summary, unit: str, targets: Sequence[str]) -> str:
+    """Recipe, targets, date, counts and the rule of the split; what the summary of an old run lacks is left out."""
     date = str(summary.get("date", ""))[:16].replace("T", " ")
     counts = split_sizes(summary)
     if counts:
         counts = f"{counts} {unit}"
-    return _joined(summary["recipe"], date, counts, summary.get("split_rule", ""))
+    what = f"predicts {len(targets)} columns" if targets else ""
+    if 1 <= len(targets) <= MAX_NAMES:
+        what = f"predicts {listed([one_line(name) for name in targets])}"
+    return _joined(summary["recipe"], what, date, counts, summary.get("split_rule", ""))
 
 
 def _joined(*parts: str) -> str:

@@ -23,6 +23,9 @@ BUDGETS = {
     "none": " (budgets were not matched)",
 }
 
+MAX_NAMES = 4
+"""Candidates that a title names."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -40,6 +43,14 @@ class Answer:
     def is_settled(self) -> bool:
         """Whether nothing that is known could overturn it."""
         return not (self.doubts or self.is_trial)
+
+
+def title(results: Results) -> str:
+    """The candidates, or the first of many, and what they learn."""
+    names = [row.name for row in results.candidates]
+    who = listed(names) if len(names) <= MAX_NAMES else f"{names[0]} and {len(names) - 1} others"
+    preset = f", preset {results.preset}" if results.preset else ""
+    return f"{who} on {results.recipe}{preset}"
 
 
 def answers(results: Results) -> Answer:
@@ -229,7 +240,7 @@ def _baselines(results: Results, order: Sequence[Row]) -> Iterator[str]:
     """The best constant prediction and the strong baseline, and the candidates that are no better."""
     metric = results.metric
     constant = order[0].constant
-    known = {f"the best constant prediction, {metric.value(constant)}": constant}
+    known = {f"the constant that is best in training, {metric.value(constant)}": constant}
     if (strong := results.strong_baseline) is not None:
         examples = plural(strong.num_train, "example")
         known[f"{strong.name}, fit on {examples}, {metric.value(strong.value)}"] = strong.value

@@ -59,15 +59,14 @@ def verdicts(results: Results) -> Table:
     metric = results.metric
     rows = []
     for pair in results.differences:
-        rows.append([Cell(text) for text in (
-            pair.a, verdict(pair), str(pair.seeds), metric.signed(pair.difference),
-            metric.interval(pair.interval, signed=True), metric.number(pair.of_examples),
-        )])  # fmt: skip
+        interval = metric.interval(pair.interval, signed=True)
+        rows.append([
+            Cell(pair.a), Cell(metric.signed(pair.difference), interval), Cell(verdict(pair)), Cell(str(pair.seeds)),
+            Cell(metric.number(pair.of_examples)),
+        ])  # fmt: skip
     unit = metric.difference_unit or metric.label
     difference = f"difference from {results.reference} ({unit})"
-    return Table(
-        ["candidate", "verdict", "seeds", difference, "95 % interval", "examples alone, ±"], rows
-    )
+    return Table(["candidate", difference, "verdict", "seeds", "examples alone, ±"], rows)
 
 
 def inference(results: Results) -> Iterator[str]:

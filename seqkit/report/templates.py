@@ -28,9 +28,9 @@ def fill(template: str, **values: Any) -> str:
         trim_blocks=True,
         finalize=_text if is_html else _markdown,
     )
-    return environment.get_template(template).render(
-        at_slashes=at_slashes, format_metric=format_metric, metric_label=metric_label, **values
-    )
+    environment.globals |= {"format_metric": format_metric, "metric_label": metric_label}
+    environment.filters["breakable"] = breakable
+    return environment.get_template(template).render(**values)
 
 
 def tidied(text: str) -> str:
@@ -38,9 +38,11 @@ def tidied(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def at_slashes(path: str) -> Markup:
-    """A path that a narrow page breaks after its slashes, and not within a name."""
-    return Markup("/<wbr>").join(printable(path).split("/"))
+def breakable(text: str) -> Markup:
+    """A path or names that a narrow page breaks after slashes, plus signs, commas and underscores alone."""
+    return Markup("<wbr>").join(
+        re.split(r"(?<=/)(?=\w{2})|(?<=[A-Za-z][+,_])(?=\w)", printable(text))
+    )
 
 
 def _text(value: Any) -> Any:

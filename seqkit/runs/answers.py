@@ -129,7 +129,8 @@ def probability_names(objective: Objective) -> list[str]:
 
 def prediction_names(trained: TrainedModel) -> list[str]:
     """Names of the numbers of a prediction that has several, labels or target columns; empty: it has no names."""
-    return getattr(trained.objective, "label_names", []) or target_names(trained.config)
+    names = target_names(trained.config)
+    return getattr(trained.objective, "label_names", []) or (names if len(names) > 1 else [])
 
 
 def vectors(trained: TrainedModel, inputs: Iterable[Input]) -> Iterator[Vector]:

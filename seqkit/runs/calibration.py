@@ -13,7 +13,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
-from seqkit.interfaces import IGNORE, ModelInput, TokenBatch
+from seqkit.interfaces import IGNORE, ModelInput
 from seqkit.objectives.classify import Classify
 from seqkit.runs.prepare import Prepared
 from seqkit.runs.trained_model import Predictor
@@ -43,9 +43,9 @@ def calibrate(prepared: Prepared) -> float | None:
     if not isinstance(objective, Classify) or isinstance(loader, list):
         return None
 
-    def outputs(task: ModelInput) -> tuple[Tensor, ...]:
-        known = task.target != IGNORE
-        return prepared.model(task.batch, task.masked)[known].double(), task.target[known]
+    def outputs(inputs: ModelInput, prediction: Tensor) -> tuple[Tensor, ...]:
+        known = inputs.target != IGNORE
+        return prediction[known].double(), inputs.target[known]
 
     logits, labels = collected(prepared, loader, outputs)
     if len(labels) < FEWEST:
@@ -58,12 +58,15 @@ def calibrate(prepared: Prepared) -> float | None:
 
 
 def collected(
-    prepared: Prepared, loader: Iterable[Any], compute: Callable[[ModelInput], tuple[Tensor, ...]]
+    prepared: Prepared,
+    loader: Iterable[Any],
+    compute: Callable[[ModelInput, Tensor], tuple[Tensor, ...]],
 ) -> list[Tensor]:
-    """Tensors that `compute` makes of each batch, joined, on the CPU."""
+    """Tensors that `compute` makes of the inputs and the prediction of each batch, joined, on the CPU."""
+    objective = prepared.data.objective
 
-    def found(batch: TokenBatch, label: Tensor) -> list[Tensor]:
-        return [x.cpu() for x in compute(prepared.data.objective.prepare(batch, label))]
+    def found(*batch: Any) -> list[Tensor]:
+        return [x.cpu() for x in compute(*objective.predicted(prepared.model, batch))]
 
     each = [Predictor(prepared.model).run(found, *batch) for batch in loader]
     return [torch.cat(x) for x in zip(*each, strict=True)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -28,7 +28,8 @@ from seqkit.objectives.next_token import NextToken
 from seqkit.objectives.regress import Regress
 from seqkit.objectives.seq2seq import Seq2Seq
 from seqkit.progress import track
-from seqkit.runs.intervals import errors_by_target, has_intervals, intervals, wilson
+from seqkit.raw import GraphData
+from seqkit.runs.intervals import errors_by_target, has_intervals, intervals
 from seqkit.runs.joined import Joined, loaded
 from seqkit.runs.joining import found_for, in_order, tolerant
 from seqkit.runs.reopened import check_data, reopened, with_data
@@ -48,12 +49,12 @@ log = logging.getLogger("seqkit")
 
 
 def evaluate(
-    folder: Path, split: str, paired: Paired | None = None, *, moved_to: str | None = None
+    folder: Path, split: str, scorer: Scorer | None = None, *, moved_to: str | None = None
 ) -> dict[str, float]:
     """Metrics of a run on a split of its data ("valid" or "test"). Raises UsageError if there is none.
 
     The test split of a run that was trained and not tested finishes it: its summary gets metrics and baselines.
-    paired: as of `finish`. moved_to: where the run's files are now; None: where it says.
+    scorer: as of `finish`. moved_to: where the run's files are now; None: where it says.
     """
     import pytorch_lightning as pl
 
@@ -66,7 +67,7 @@ def evaluate(
     data, doubt = reopened(trained, ["test" if is_test else "validation"], words=words)
     if is_test and trained.summary.state == "trained":
         check_data(trained.summary.data_sha256, data, folder)
-        return finish(folder, trained.summary, trained.model, data, config, paired).metrics
+        return finish(folder, trained.summary, trained.model, data, config, scorer).metrics
     joined = trained.joined
     if joined is not None and not is_test:
         log.warning(
@@ -82,8 +83,19 @@ def evaluate(
 Outputs = list[tuple[Tensor, Tensor]]
 """Predictions of the head and targets, of each batch of a loader."""
 
-Paired = Callable[[DataModule, Tensor, Tensor, Tensor], list[float] | None]
-"""How much better a run's predictions are than others on the same test examples: `seqkit.report.beside.difference`."""
+
+class Scored(Protocol):
+    """A run's predictions for the test split, with 95 % intervals: `seqkit.report.beside.Scored`."""
+
+    def interval(self) -> tuple[float, float] | None:
+        """Ends of the interval of the run's main metric; None: it has none."""
+
+    def difference(self, other: Tensor) -> list[float] | None:
+        """The run's main metric less that of other predictions, and the ends of its interval; None: it has none."""
+
+
+Scorer = Callable[[DataModule, Tensor, Tensor, float], Scored]
+"""Scores a run's predictions [m k] against targets; the number is its main metric."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +119,13 @@ def finish(
     model: Model,
     data: DataModule,
     config: Config,
-    paired: Paired | None = None,
+    scorer: Scorer | None = None,
     *,
     loggers: Sequence[Any] = (),
 ) -> Summary:
     """Test a trained run, compute the baselines, and write all to its summary, which is returned.
 
-    paired: gives the interval of a difference; None: none is computed. loggers: Lightning's, which get the metrics,
+    scorer: gives intervals of the main metric; None: none is computed. loggers: Lightning's, which get the metrics,
     too. A trial run has no classical method beside it.
     """
     objective = data.objective
@@ -130,16 +142,15 @@ def finish(
     constant, num_predictions = baseline(objective, model.spec, data)
     splits = data.splits()
     valid = data.val_dataloader()
-    is_counted = (
-        isinstance(objective, Classify)
-        and tested.outputs
-        and num_predictions
-        and data.test_groups() is None
-    )
+    scored = None
     beside = None
+    if scorer is not None and tested.target is not None:
+        with tolerant("intervals"):
+            value = metrics.get(objective.primary_metric, math.nan)
+            scored = scorer(data, tested.outputs["run"], tested.target, value)
     if config.get("classical") != "off" and not summary.trial:
-        with tolerant():
-            beside = _beside(summary, data, tested, paired)
+        with tolerant("classical method"):
+            beside = _beside(summary, data, tested, scored)
     if beside is not None:
         known = _listed(beside.metrics)
         log.info("beside it, %s in %.1f s: %s", beside.name, beside.seconds, known)
@@ -148,7 +159,7 @@ def finish(
             found["bits_per_byte"] = found["loss"] / math.log(2) * num_predictions / num_bytes
     entry = summary.joined
     if entry is not None:
-        difference = _difference(paired, data, tested, "network")
+        difference = scored.difference(tested.outputs["network"]) if scored else None
         entry = entry.changed(metrics=tested.network, difference=difference)
     summary = summary.changed(
         state="finished",
@@ -161,7 +172,7 @@ def finish(
         joined=entry,
         strong_baseline=beside,
         intervals=found_intervals or None,
-        accuracy_interval=wilson(metrics["accuracy"], num_predictions) if is_counted else None,
+        main_interval=scored.interval() if scored else None,
         num_valid=None if isinstance(valid, list) else len(valid.examples),
         split_rule=splits.rule,
         positive=objective.positive_name if isinstance(objective, Classify) else None,
@@ -184,7 +195,8 @@ def _tested(
 
     objective = data.objective
     loader = data.test_dataloader() if split == "test" else data.val_dataloader()
-    is_alone = not isinstance(loader, list) and len(loader.examples) == 1
+    is_graph = isinstance(data.splits().test[0].raw, GraphData)
+    is_alone = is_graph and not isinstance(loader, list) and len(loader.examples) == 1
     is_kept = isinstance(objective, LabelObjective) and (objective.level == "sequence" or is_alone)
     each = Outputs()
     kept = each if is_kept else None
@@ -208,7 +220,7 @@ def raws_of(data: DataModule, split: str) -> list[Any]:
 
 
 def _beside(
-    summary: Summary, data: DataModule, tested: Tested, paired: Paired | None
+    summary: Summary, data: DataModule, tested: Tested, scored: Scored | None
 ) -> StrongBaseline | None:
     """The classical method beside a run, with its metrics on the test split; None: there is none."""
     from seqkit.classical.method import finite, metrics_of
@@ -226,20 +238,11 @@ def _beside(
     if "classical" in tested.outputs:
         assert tested.target is not None
         metrics = finite(metrics_of(data.objective, tested.outputs["classical"], tested.target))
-        difference = _difference(paired, data, tested, "classical")
+        difference = scored.difference(tested.outputs["classical"]) if scored else None
     made = StrongBaseline(
         name=found.name, metrics=metrics, num_train=found.num_train, seconds=found.seconds
     )
     return made.changed(difference=difference)
-
-
-def _difference(
-    paired: Paired | None, data: DataModule, tested: Tested, name: str
-) -> list[float] | None:
-    """The run's main metric less that of other predictions, and its 95 % interval; None: it has none."""
-    if paired is None or tested.target is None:
-        return None
-    return paired(data, tested.outputs["run"], tested.outputs[name], tested.target)
 
 
 def _listed(metrics: Mapping[str, float]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from seqkit.errors import DataError, UsageError
-from seqkit.interfaces import TokenBatch, Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces import FittedState, TokenBatch, Tokenizer, Tokens, TokenSpec
 from seqkit.nn.pooling import pooled
 from seqkit.runs.answers import hidden_states
 from seqkit.runs.mixture import load
@@ -61,12 +61,12 @@ class FrozenEncoder(Tokenizer):
         axes = min(own.num_axes, 1) if own.is_categorical else own.num_axes
         return TokenSpec(num_features=width, num_axes=axes, num_edge_types=own.num_edge_types)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> FittedState:
         """SHA-256 of the model's weights. Raises DataError if it cannot be read."""
         self._ready()
         return {"sha256": self._sha256}
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: FittedState) -> None:
         """Restore the digest: from then on no other model is used. Raises ValueError for anything else."""
         if not state:
             return

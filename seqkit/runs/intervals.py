@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from seqkit.errors import DataError, one_line
@@ -103,14 +102,10 @@ def told(summary: Summary) -> str | None:
         )
     else:
         least, most = (end(one.half_width for one in found) for end in (min, max))
-        widths = f"± {least:.4g} to ± {most:.4g} of {len(found)} targets"
+        widths = (
+            f"± {least:.4g} (the narrowest of {len(found)} targets) to ± {most:.4g} (the widest)"
+        )
     return f"{100 * COVERAGE} % of predictions are within {widths}, {made}"
-
-
-def wilson(share: float, number: int) -> tuple[float, float]:
-    """95 % interval of a share of so many independent examples (Wilson 1927)."""
-    found = stats.binomtest(round(share * number), number).proportion_ci(method="wilson")
-    return float(found.low), float(found.high)
 
 
 def half_widths(objective: Objective, intervals: Sequence[Interval]) -> list[float]:

@@ -1,4 +1,4 @@
-"""The classical method that joins a trained network: a run predicts a weighted mean of both.
+"""The classical method that joins a trained network: a run predicts with both.
 
 b batch · n nodes · k outputs
 """
@@ -85,6 +85,4 @@ def network_alone(summary: Summary, what: str) -> str:
     known = summary.joined
     if known is None:
         return ""
-    return (
-        f"{what} is of the network alone; the run predicts a weighted mean of it and {known.name}."
-    )
+    return f"{what} is of the network alone; the run predicts with it and {known.name}."

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from seqkit.data.notes import Caution
 from seqkit.errors import one_line
 from seqkit.objectives.labels import LabelObjective
 from seqkit.runs.calibration import collected
@@ -37,7 +38,7 @@ def join(prepared: Prepared) -> tuple[Joined, JoinedMethod] | None:
     loader = data.val_dataloader()
     if not isinstance(data.objective, LabelObjective) or not loader:
         return None
-    with tolerant():
+    with data.notes.kept(), tolerant("classical method"):
         found = found_for(data)
         if found is None or found.member is None or found.valid is None:
             return None
@@ -51,7 +52,7 @@ def _joined(prepared: Prepared, found: Found) -> tuple[Joined, JoinedMethod]:
     objective = prepared.data.objective
     loader = prepared.data.val_dataloader()
     network, target = collected(
-        prepared, loader, lambda task: (prepared.model(task.batch).float(), task.target)
+        prepared, loader, lambda inputs, prediction: (prediction.float(), inputs.target)
     )
     network, target = in_order(network, target, loader)
     assert found.member is not None
@@ -83,12 +84,12 @@ def found_for(data: DataModule) -> Found | None:
 
 
 @contextmanager
-def tolerant() -> Iterator[None]:
-    """A run needs no classical method: where one fails, the log says why."""
+def tolerant(what: str) -> Iterator[None]:
+    """A run needs no such thing: where it fails, the log says why."""
     try:
         yield
-    except Exception as error:  # whatever classical features make of a user's own data
-        log.warning("no classical method: %s", one_line(f"{error}")[:300])
+    except Exception as error:  # whatever it makes of a user's own data or objective
+        log.warning(Caution(f"no {what}: {one_line(f'{error}')[:300]}"))
 
 
 def in_order(outputs: Tensor, target: Tensor, loader: Any) -> tuple[Tensor, Tensor]:

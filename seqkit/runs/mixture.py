@@ -15,7 +15,7 @@ import torch
 
 from seqkit.errors import DataError, UsageError
 from seqkit.pretrained.folder import is_foreign, located
-from seqkit.runs.evaluate import Paired, baseline, evaluate, finish
+from seqkit.runs.evaluate import Scorer, baseline, evaluate, finish
 from seqkit.runs.folder import opened
 from seqkit.runs.imported import import_model
 from seqkit.runs.prepare import Prepared
@@ -75,14 +75,14 @@ def constants(prepared: Prepared) -> dict[str, float]:
 
 
 def finish_tasks(
-    folder: Path, prepared: Prepared, paired: Paired | None, loggers: Sequence[Any] = ()
+    folder: Path, prepared: Prepared, scorer: Scorer | None, loggers: Sequence[Any] = ()
 ) -> Summary:
     """Test every task of a trained mixture, and write it to the summaries; gives that of the mixture."""
     metrics: dict[str, float] = {}
     for name, task in prepared.tasks.items():
         log.info("testing %s", name)
         place = task_folders(folder)[name]
-        tested = finish(place, read_summary(place), task.model, task.data, task.config, paired)
+        tested = finish(place, read_summary(place), task.model, task.data, task.config, scorer)
         metrics |= {f"{name}/{metric}": value for metric, value in tested.metrics.items()}
     summary = _finished(folder)
     log_test_metrics(loggers, metrics, summary.steps)
@@ -90,7 +90,7 @@ def finish_tasks(
 
 
 def evaluate_run(
-    folder: Path, split: str, paired: Paired | None = None, moved_to: str | None = None
+    folder: Path, split: str, scorer: Scorer | None = None, moved_to: str | None = None
 ) -> dict[str, dict[str, float]]:
     """Metrics on a split as of `evaluate`: of each task of a mixture by name, of another run by the empty name."""
     finishes = split == "test" and state(folder) == "trained"
@@ -98,7 +98,7 @@ def evaluate_run(
         places = task_folders(folder)
         check_one(folder, moved_to)
         found = {
-            name: evaluate(place, split, paired, moved_to=moved_to)
+            name: evaluate(place, split, scorer, moved_to=moved_to)
             for name, place in (places or {"": folder}).items()
         }
         if places and finishes:

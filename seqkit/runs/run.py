@@ -26,7 +26,7 @@ from seqkit.model import Model
 from seqkit.pretrained.folder import keep_files, located
 from seqkit.registry.commands import command
 from seqkit.runs.calibration import calibrate
-from seqkit.runs.evaluate import Paired, evaluate_model, finish
+from seqkit.runs.evaluate import Scorer, evaluate_model, finish
 from seqkit.runs.folder import (
     CONFIG,
     DIGESTED,
@@ -90,14 +90,14 @@ def run(
     folder: Path,
     *,
     examine: Callable[[Model, DataModule], object] | None = None,
-    paired: Paired | None = None,
+    scorer: Scorer | None = None,
     resume: Resumed | None = None,
     tables: Tables | None = None,
     broken: Sequence[str] | None = None,
 ) -> Summary | None:
     """Train what a complete configuration describes, test it, and fill `folder`, which holds no run yet.
 
-    examine: looks at the tested model and its data. paired: as of `finish`. resume:
+    examine: looks at the tested model and its data. scorer: as of `finish`. resume:
     where the unfinished run of this configuration in `folder` goes on; None: there is none. tables: has read the user's
     table already; None: it has not. broken: sentences on the laws that the model is known to break; None: it is
     examined first.
@@ -147,14 +147,14 @@ def run(
                 )
                 assert summary is not None  # as on every first process
                 if prepared.tasks:
-                    return finish_tasks(folder, prepared, paired, attempt.loggers)
+                    return finish_tasks(folder, prepared, scorer, attempt.loggers)
                 summary = finish(
                     folder,
                     summary,
                     prepared.model,
                     prepared.data,
                     prepared.config,
-                    paired,
+                    scorer,
                     loggers=attempt.loggers,
                 )
                 if examine is not None:
@@ -178,7 +178,7 @@ def _begin(folder: Path, prepared: Prepared) -> None:
 def resume_run(
     folder: Path,
     changes: Mapping[str, Any],
-    paired: Paired | None = None,
+    scorer: Scorer | None = None,
 ) -> Summary | None:
     """Resume an unfinished run.
 
@@ -205,14 +205,14 @@ def resume_run(
         )
     # killed between the two, by an earlier version: nothing is lost
     if not (folder / STATE).is_file() and not has_written(folder / FOLDER):
-        return run(config, folder, paired=paired, resume=resumed)
+        return run(config, folder, scorer=scorer, resume=resumed)
     if changed := changed_plugins(folder, config):
         raise DataError(
             f"the plug-in {', '.join(changed)} has changed since {folder} began (its SHA-256 differs); "
             "bring the old one back, or train a new run"
         )
     seen = as_seen_from_here(_as_given(config, folder), folder)
-    return run(seen, folder, paired=paired, resume=resumed)
+    return run(seen, folder, scorer=scorer, resume=resumed)
 
 
 MAY_CHANGE = (
@@ -225,7 +225,7 @@ MAY_CHANGE = (
 def train_or_resume(
     config: Config,
     folder: Path,
-    paired: Paired | None = None,
+    scorer: Scorer | None = None,
     tables: Tables | None = None,
 ) -> Summary | None:
     """Summary of the run of this configuration in `folder`, whatever is there: a finished run is read, one that was not
@@ -234,15 +234,15 @@ def train_or_resume(
     Raises UsageError where the folder holds another run, else as `run`.
     """
     if not (folder / CONFIG).is_file():
-        return run(config, folder, paired=paired, tables=tables)
+        return run(config, folder, scorer=scorer, tables=tables)
     if not _is_same(config, folder):
         raise UsageError(f"{folder} holds a run of another configuration; give another --out")
     if is_unfinished(folder):
-        return resume_run(folder, {}, paired)
+        return resume_run(folder, {}, scorer)
     if rank() > 0:
         return None
     if state(folder) == "trained":
-        evaluate_run(folder, "test", paired)
+        evaluate_run(folder, "test", scorer)
     elif half_done(folder):
         with opened(folder, lambda: True):
             pass
@@ -332,6 +332,15 @@ class Attempt:
         for line in self.broken:
             log.warning("%s; it trains all the same, and is compared with nothing", line)
 
+    def _examine_again(self) -> None:
+        """Look for laws that the trained model breaks, where it broke none before, and log them."""
+        from seqkit.runs.examined.model import grown
+
+        if not self.broken:
+            self.broken = grown(self.prepared)
+            for line in self.broken:
+                log.warning("%s; the run is compared with nothing", line)
+
     def fit(self, point: tuple[Checkpoint, Mapping[str, Any]] | None = None) -> Summary | None:
         """Train, and write weights and a summary. Every process of a distributed run is here; the first one gets it.
 
@@ -415,6 +424,7 @@ class Attempt:
             raise DivergedError(
                 f"{broken} after step {trainer.global_step}, the last; lower the learning rate"
             )
+        self._examine_again()
         temperature = calibrate(self.prepared)
         signals.first = "the classical method is chosen, and the weights are written"
         joined = self._join(trainer.global_step)

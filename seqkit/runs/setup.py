@@ -106,13 +106,14 @@ class RunSetup:
         """Load the best weights into the run's model, if it keeps them; gives a description of what the model has."""
         if self.best is None:
             return "last"
-        found = newest_good(self.folder / FOLDER, BEST)
+        best = Path(self.best.best_model_path)
+        found = newest_good(self.folder / FOLDER, BEST, until=best.name)
         if found is None:
             log.warning(
                 "no best weights were kept, so it has those of the last step; see trainer.val_check_interval"
             )
             return "last"
-        if Path(best := self.best.best_model_path).name != found.path.name:
+        if best.name != found.path.name:
             log.warning(
                 "%s is damaged; the run has the best weights before, of step %d", best, found.step
             )

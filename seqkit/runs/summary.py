@@ -147,6 +147,7 @@ class Summary(Record, frozen=True):
     state_sha256: str | None = None
     data_sha256: dict[str, str] = {}
     versions: dict[str, str]
+    machine: dict[str, Any] = {}
     num_valid: int | None = None
     num_test: int | None = None
     date: str = ""
@@ -154,7 +155,7 @@ class Summary(Record, frozen=True):
     split_rule: str = ""
     strong_baseline: StrongBaseline | None = None
     intervals: list[Interval] = []
-    accuracy_interval: tuple[float, float] | None = None
+    main_interval: tuple[float, float] | None = None
     positive: str | None = None
 
     def write(self, folder: Path) -> None:
@@ -171,7 +172,7 @@ class Summary(Record, frozen=True):
         """The summary of the network alone: itself, unless a classical method joins it."""
         if self.joined is None:
             return self
-        own = {"joined", "intervals", "accuracy_interval"}
+        own = {"joined", "intervals", "main_interval"}
         left = {key: value for key, value in self.written.items() if key not in own}
         if self.strong_baseline is not None:
             strong = self.strong_baseline.written
@@ -303,25 +304,30 @@ def data_name(config: Mapping[str, Any]) -> str:
     """Name of a run's data: the file or folder of the user's, else the data source; of a mixture, its tasks."""
     if isinstance(config.get(TASKS), Mapping):
         return ", ".join(config[TASKS])
-    source = _source(config)
+    return _name_of(_source(config))
+
+
+def _name_of(source: Any) -> str:
+    """Name of a data source; of one that joins others, theirs."""
     if not isinstance(source, Mapping):
         return str(source or "")
+    if isinstance(source.get("parts"), Mapping):
+        return " and ".join(dict.fromkeys(map(_name_of, source["parts"].values())))
     paths = source.get("path")
     paths = paths if isinstance(paths, list) else [paths]
     if not (paths and isinstance(paths[0], str)):
         return str(source.get("type", ""))
-    return (Path(paths[0]).name or paths[0]) + (
-        f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-    )
+    more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+    return (Path(paths[0]).name or paths[0]) + more
 
 
 def target_names(config: Mapping[str, Any]) -> list[str]:
-    """Names of the columns that a run predicts, if it predicts several numbers; empty: one, or they have no names."""
+    """Names of the columns of a table that a run predicts; empty: they are not known."""
     source = _source(config)
     names = source.get("target") if isinstance(source, Mapping) else None
     if isinstance(names, list):
         return [str(name) for name in names]
-    return []
+    return [] if names is None else [str(names)]
 
 
 def _source(config: Mapping[str, Any]) -> Any:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from seqkit.config import to_yaml
 from seqkit.files import read_mapping, write_atomic, write_json
@@ -31,6 +36,16 @@ PACKAGES = (
     "pytorch-lightning",
     "einops",
     "numpy",
+    "scipy",
+    "scikit-learn",
+    "torchmetrics",
+    "tokenizers",
+    "rdkit",
+    "pillow",
+    "soundfile",
+    "numba",
+    "triton",
+    "flash-linear-attention",
 )
 
 
@@ -62,6 +77,7 @@ def write_summary(folder: Path, prepared: Prepared, facts: Mapping[str, Any]) ->
         **digests(folder),
         data_sha256=data.sha256(),
         versions=versions(),
+        machine=machine(),
     )
     summary.write(folder)
     return summary
@@ -102,18 +118,39 @@ def write_tasks(
         seed=prepared.seed,
         sha256=hashlib.sha256("".join(digests).encode()).hexdigest(),
         versions=versions(),
+        machine=machine(),
     )
     summary.write(folder)
     return summary
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that a result may depend on; "unknown": run from a source tree."""
-    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+    """Versions of Python and of the packages here on which a result may depend; "unknown": run from a source tree."""
+    found = {"python": platform.python_version(), "seqkit": "unknown"}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
-def _version(name: str) -> str:
+def machine() -> dict[str, object]:
+    """The machine of this process, and how many threads torch uses on it: sums are rounded otherwise on another."""
+    return {
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "system": f"{platform.system()}-{platform.machine()}",
+    }
+
+
+@cache
+def _cpu() -> str:
+    """The processor's name."""
     try:
-        return version(name)
-    except PackageNotFoundError:
-        return "unknown"
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

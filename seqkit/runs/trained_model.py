@@ -214,7 +214,7 @@ def _generates_in_bfloat16(objective: Objective, device: torch.device) -> bool:
         return False
     if not torch.cuda.is_bf16_supported(including_emulation=False):
         return False
-    log.info(
+    log.warning(
         "weights are in bfloat16 on this GPU; give --dtype float32 for those that were trained"
     )
     return True

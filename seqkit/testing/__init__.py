@@ -8,6 +8,7 @@ check(MyLayer(32), dim=32, causal=True)
 
 from seqkit.testing.backbones import check_backbone, check_embedded_backbone, laws_for, synthetic
 from seqkit.testing.checks import BrokenLawsError, Checked, Fault
+from seqkit.testing.embedded_backbone import EmbeddedBackbone
 from seqkit.testing.entry import check, laws
 from seqkit.testing.inside import (
     check_mechanism,
@@ -15,7 +16,6 @@ from seqkit.testing.inside import (
     check_position,
     check_relative_position,
 )
-from seqkit.testing.laws import EmbeddedBackbone
 from seqkit.testing.modules import check_module
 from seqkit.testing.objectives import check_objective
 from seqkit.testing.tokenizers import check_tokenizer

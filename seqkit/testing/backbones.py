@@ -17,15 +17,9 @@ from einops import repeat
 
 from seqkit.interfaces import Adjacency, Backbone, Tokens, TokenSpec
 from seqkit.testing.checks import Checked, Checks, Options, takes_device
+from seqkit.testing.embedded_backbone import EmbeddedBackbone, InFloat64, leave_zero
 from seqkit.testing.input_sizes import inputs_have_unit_size
-from seqkit.testing.laws import (
-    EmbeddedBackbone,
-    InFloat64,
-    Law,
-    fixed_generator,
-    laws_for,
-    leave_zero,
-)
+from seqkit.testing.laws import Law, laws_for
 from seqkit.testing.long_laws import (
     FAR,
     columns_far_along_are_like_others,
@@ -41,7 +35,7 @@ from seqkit.testing.module_laws import (
     edges_matter,
     gradients_are_right,
 )
-from seqkit.testing.process import seeded
+from seqkit.testing.process import fixed_generator, seeded
 
 KINDS = ("text", "image", "series", "graph", "joined", "joined graphs")
 """Tokens over which a backbone is checked. Those of fields reach a backbone as those of a text do: as embeddings with a

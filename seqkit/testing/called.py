@@ -17,7 +17,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seqkit.errors import described
 from seqkit.testing.checks import NotCheckedError
-from seqkit.testing.laws import fixed_generator, is_same
+from seqkit.testing.process import fixed_generator
+from seqkit.testing.tolerance import is_same
 
 Call = Callable[[nn.Module, Tensor, Tensor], Tensor]
 Step = Callable[[nn.Module, Tensor, Tensor, Any], tuple[Tensor, Any]]

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from seqkit.testing.checks import Checked, Checks, NotCheckedError, Options
-from seqkit.testing.laws import InFloat64, assert_same, fixed_generator
+from seqkit.testing.embedded_backbone import InFloat64
+from seqkit.testing.process import fixed_generator
+from seqkit.testing.tolerance import assert_same
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -15,9 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqkit.testing.called import RIGHT, Called, copied
 from seqkit.testing.checks import NotCheckedError
-from seqkit.testing.laws import assert_same, is_same
 from seqkit.testing.padding import stacked
 from seqkit.testing.process import seeded
+from seqkit.testing.tolerance import assert_same, is_same
 
 NUM_CHANGES = 3
 """Number of other contents that must draw numbers of the same shapes, for a difference to be a fault."""

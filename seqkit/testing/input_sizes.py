@@ -11,7 +11,7 @@ from einops import rearrange
 from torch import Tensor
 
 from seqkit.interfaces import Backbone, Embedded, TokenBatch
-from seqkit.testing.laws import EmbeddedBackbone, Examples
+from seqkit.testing.embedded_backbone import EmbeddedBackbone, Examples
 
 SMALLEST = 0.3
 LARGEST = 3.0

@@ -26,8 +26,7 @@ from seqkit.nn.mixers.base import Mixer
 from seqkit.nn.position.base import PositionalEncoding, RelativePosition
 from seqkit.testing.backbones import check_kinds
 from seqkit.testing.checks import Checked, Checks, NotCheckedError, Options, takes_device
-from seqkit.testing.laws import fixed_generator
-from seqkit.testing.process import seeded
+from seqkit.testing.process import fixed_generator, seeded
 
 DIM = 24
 HEADS = 3

@@ -9,130 +9,26 @@ b batch · n tokens · f features · p axes · d width
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from einops import rearrange, repeat
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 
-from seqkit.interfaces import Adjacency, Backbone, Cache, Embedded, TokenBatch, Tokens, TokenSpec
-from seqkit.interfaces.parts import Part, Parts
-from seqkit.nn.embedder import Embedder
-from seqkit.nn.join_embedder import JoinEmbedder
-from seqkit.nn.position.absolute import default_position
-from seqkit.nn.position.bias import EdgeBias
-from seqkit.testing.checks import DifferenceError
-
-TOLERANCE = 1e-7
-TOLERANCE_32 = 1e-3
-"""Where a module runs in float32 alone: grouped experts differ by 2e-4 there."""
+from seqkit.interfaces import Adjacency, TokenBatch, Tokens
+from seqkit.testing.changed_tokens import other_content, with_dirty_padding
+from seqkit.testing.embedded_backbone import EmbeddedBackbone, Examples, has_cache
+from seqkit.testing.process import fixed_generator
+from seqkit.testing.tolerance import TOLERANCE, assert_same, is_same
 
 NUM_CONTENTS = 60
 """Number of contents, at most, of which one must let a token influence another."""
 
-
-Examples = Sequence[Tokens]
-Law = Callable[["EmbeddedBackbone", Examples], None]
-
-
-class InFloat64(TorchFunctionMode):
-    """Context in which float64 is what code gets that asks for float32 or less, so that no difference is rounding."""
-
-    CASTS = (Tensor.float, Tensor.half, Tensor.bfloat16)
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in self.CASTS:
-            return args[0].double()
-        return func(
-            *map(self._widened, args),
-            **{name: self._widened(x) for name, x in (kwargs or {}).items()},
-        )
-
-    @staticmethod
-    def _widened(given: Any) -> Any:
-        if isinstance(given, torch.dtype) and given.is_floating_point:
-            return torch.float64
-        return given
-
-
-class EmbeddedBackbone(nn.Module):
-    """Hidden states of a token batch, as in a `Model`: an `Embedder`, then the backbone; in float64 and eval mode.
-
-    causal: whether tokens attend to earlier ones only, for a backbone that takes that from the batch.
-    Raises ValueError if the backbone does not support such tokens.
-    """
-
-    def __init__(self, spec: TokenSpec, backbone: Backbone, *, causal: bool = False):
-        super().__init__()
-        backbone.check_supported(spec)
-        self.causal = causal if backbone.causal is None else backbone.causal
-
-        def embedder(own: TokenSpec) -> Embedder:
-            position = default_position(backbone, own)
-            return Embedder(own, backbone.dim, position=position, unit=backbone.needs_unit_inputs)
-
-        self.embedder: nn.Module
-        if spec.is_joined:
-            self.embedder = JoinEmbedder(spec, backbone.dim, lambda _, own: embedder(own))
-            # it starts at zero, as the edge bias does
-            nn.init.normal_(self.embedder.get_parameter("modality"))
-        else:
-            self.embedder = embedder(spec)
-        if spec.num_edge_types:
-            backbone.add_edge_bias(spec.num_edge_types)
-        for module in backbone.modules():
-            if isinstance(module, EdgeBias):
-                # it starts at zero, where ignoring it would not be noticed
-                nn.init.normal_(module.weight)
-        self.spec = spec
-        self.backbone = backbone
-        self.dtype = torch.float64
-        self.double().eval()
-
-    def embed(self, batch: TokenBatch) -> Embedded:
-        """The batch as input of the backbone."""
-        embedded: Embedded = self.embedder(batch.with_dtype(self.dtype))
-        if self.backbone.causal is not None:
-            return embedded
-        return embedded.replace(causal=self.causal and batch.reach is None, reach=batch.reach)
-
-    def forward(self, batch: TokenBatch, cache: Cache | None = None) -> Tensor:
-        """Hidden states [b n d]."""
-        return self.backbone(self.embed(batch), cache)
-
-    def alone(self, x: Tokens) -> Tensor:
-        """Hidden states [n d] of one example."""
-        hidden: Tensor = self(TokenBatch.collate([x]))
-        return hidden[0]
-
-
-def leave_zero(backbone: nn.Module) -> None:
-    """Give parameters that start at zero, as an output projection may, small random numbers, as a training step does.
-
-    What is behind them would have no effect and no gradient yet.
-    """
-    generator = fixed_generator()
-    for parameter in backbone.parameters():
-        if parameter.requires_grad and not bool(parameter.any()):
-            with torch.no_grad():
-                parameter.copy_(
-                    0.1 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-                )
-
-
-def has_cache(backbone: Backbone) -> bool:
-    """Whether it gives a cache: `init_cache` raises ValueError where there is none, as the base class does."""
-    try:
-        backbone.init_cache(8)
-    except ValueError:
-        return False
-    return True
+Law = Callable[[EmbeddedBackbone, Examples], None]
 
 
 def padding_changes_nothing(model: EmbeddedBackbone, examples: Examples) -> None:
@@ -178,31 +74,6 @@ def padding_may_hold_anything(model: EmbeddedBackbone, examples: Examples) -> No
     for name, gradient in expected_gradients.items():
         fault = f"it reads padding: its content changes the gradient of {name}"
         assert_same(gradients[name], gradient, fault)
-
-
-def with_dirty_padding(batch: TokenBatch, spec: TokenSpec) -> TokenBatch:
-    """The batch, and those of its parts, with NaN or the largest id where it is padded."""
-    largest = torch.tensor(spec.id_sizes or len(spec.parts)) - 1
-    dirty: dict[str, Any] = {}
-    for name, value in _tensors(batch).items():
-        dirty[name] = value.clone()
-        dirty[name][~batch.valid] = torch.nan if value.is_floating_point() else largest
-    if batch.parts is not None:
-        dirty["parts"] = _changed_parts(
-            batch.parts, lambda name, part: with_dirty_padding(part.batch, spec.part(name))
-        )
-    return batch.columns(slice(None)).replace(**dirty)
-
-
-def _tensors(tokens: Tokens | TokenBatch) -> dict[str, Tensor]:
-    """The tensors of content and positions by the names of their fields."""
-    found = {field.name: getattr(tokens, field.name, None) for field in fields(Tokens)}
-    return {name: value for name, value in found.items() if isinstance(value, Tensor)}
-
-
-def _changed_parts(parts: Parts, change: Callable[[str, Part], TokenBatch]) -> Parts:
-    """The parts of a batch, each with the batch that `change` gives for its name and itself."""
-    return Parts({name: replace(part, batch=change(name, part)) for name, part in parts.items()})
 
 
 def no_token_attends_to_the_future(model: EmbeddedBackbone, examples: Examples) -> None:
@@ -516,38 +387,6 @@ def laws_for(model: EmbeddedBackbone, examples: Examples) -> list[Law]:
     return found
 
 
-Example = TypeVar("Example", Tokens, TokenBatch)
-
-
-def other_content(tokens: Example, where: Tensor, spec: TokenSpec) -> Example:
-    """The tokens, some with another id within its vocabulary, other numbers, and all else that is no position.
-
-    where: bool, [n] or [b n]: the tokens that change.
-    """
-    if isinstance(tokens, Tokens) and tokens.parts:
-        lengths = [len(run) for _, run in tokens.parts]
-        runs = [
-            (name, other_content(run, own, spec.part(name)))
-            for (name, run), own in zip(tokens.parts, where.split(lengths), strict=True)
-        ]
-        return replace(tokens, parts=tuple(runs))
-    if isinstance(tokens, TokenBatch) and tokens.parts is not None:
-
-        def changed_part(name: str, part: Part) -> TokenBatch:
-            own = where.reshape(-1)[part.columns] & part.batch.valid
-            return other_content(part.batch, own, spec.part(name))
-
-        return replace(tokens, parts=_changed_parts(tokens.parts, changed_part))
-    changed: dict[str, Any] = {}
-    for name, value in _tensors(tokens).items():
-        if name != "positions":
-            sizes = torch.tensor(spec.vocab_sizes or spec.vocab_size, device=value.device)
-            other = -value - 1 if value.is_floating_point() else (value + 1) % sizes
-            here = where if value.ndim == where.ndim else where[..., None]
-            changed[name] = torch.where(here, other, value)
-    return replace(tokens, **changed)
-
-
 def _assert_no_more(influence: Tensor, may_attend: Tensor, fault: str) -> None:
     """Raises AssertionError if a token influences one that may not attend to it."""
     beyond = float(influence.masked_fill(may_attend, 0.0).max())
@@ -623,48 +462,6 @@ def _gradients(model: EmbeddedBackbone, batch: TokenBatch) -> tuple[Tensor, dict
         n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(parameters.items(), found)
     }
     return hidden.detach(), gradients
-
-
-def fixed_generator() -> torch.Generator:
-    """A generator that draws the same every time."""
-    return torch.Generator().manual_seed(0)
-
-
-def assert_same(got: Tensor, expected: Tensor, fault: str) -> None:
-    """Raises AssertionError if two tensors differ in shape, and DifferenceError if in a value by more than the
-    tolerance of their dtype."""
-    assert_within(got, expected, fault, _tolerance(expected))
-
-
-def assert_within(got: Tensor, expected: Tensor, fault: str, tolerance: float) -> None:
-    """Like `assert_same`, with a tolerance: a share of each number, and of the largest or of 1 if that is more."""
-    if got.shape != expected.shape:
-        raise AssertionError(f"{fault} (it is {list(got.shape)}, not {list(expected.shape)})")
-    right = _largest(expected)
-    atol = tolerance * (max(1.0, right) if math.isfinite(right) else 1.0)
-    if not torch.allclose(got, expected, rtol=tolerance, atol=atol):
-        difference = _largest(got - expected)
-        share = difference / right if right else math.inf
-        raise DifferenceError(f"{fault} (by {difference:.2g} of {right:.2g})", share)
-
-
-def _largest(values: Tensor) -> float:
-    """The largest size of a number; infinite where one is NaN."""
-    sizes = values.detach().abs().nan_to_num(math.inf, posinf=math.inf)
-    return float(sizes.max()) if sizes.numel() else 0.0
-
-
-def _tolerance(values: Tensor) -> float:
-    return TOLERANCE if values.dtype in (torch.float64, torch.complex128) else TOLERANCE_32
-
-
-def is_same(got: Tensor, expected: Tensor) -> bool:
-    """Whether `assert_same` passes."""
-    try:
-        assert_same(got, expected, "")
-    except AssertionError:
-        return False
-    return True
 
 
 def _assert_refused(what: str, call: Callable[[], Any]) -> None:

@@ -15,23 +15,19 @@ import torch
 from torch import Tensor
 
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
+from seqkit.testing.changed_tokens import other_content
+from seqkit.testing.embedded_backbone import EmbeddedBackbone, Examples, has_cache
 from seqkit.testing.laws import (
-    EmbeddedBackbone,
-    Examples,
     Law,
     assert_as_alone,
     assert_no_future,
-    assert_same,
     assert_steps,
-    fixed_generator,
     future_fault,
-    has_cache,
-    is_same,
-    other_content,
     packed_equals_separate,
     with_another_future,
 )
-from seqkit.testing.process import seeded
+from seqkit.testing.process import fixed_generator, seeded
+from seqkit.testing.tolerance import assert_same, is_same
 
 LENGTHS = (70, 33, 1, 40, 2, 17)
 FAR = (300, 140)

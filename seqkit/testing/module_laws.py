@@ -16,16 +16,10 @@ from torch import Tensor
 
 from seqkit.interfaces import Adjacency, Backbone, TokenBatch, TokenSpec
 from seqkit.testing.checks import NotCheckedError
-from seqkit.testing.laws import (
-    EmbeddedBackbone,
-    Examples,
-    assert_as_alone,
-    assert_same,
-    fixed_generator,
-    is_same,
-    other_order,
-)
-from seqkit.testing.process import generators, left_alone, same, seeded
+from seqkit.testing.embedded_backbone import EmbeddedBackbone, Examples
+from seqkit.testing.laws import assert_as_alone, other_order
+from seqkit.testing.process import fixed_generator, generators, left_alone, same, seeded
+from seqkit.testing.tolerance import assert_same, is_same
 
 FLOAT32 = 1e-4
 """Median difference of hidden states in float32, as a share of their size, that is no fault. Single tokens may differ

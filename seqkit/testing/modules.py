@@ -29,19 +29,9 @@ from seqkit.testing.called import (
     projected,
 )
 from seqkit.testing.checks import Checked, Checks, Options, takes_device
+from seqkit.testing.embedded_backbone import EmbeddedBackbone, Examples, InFloat64, leave_zero
 from seqkit.testing.in_training import training_mixes_no_rows, training_sees_no_future
-from seqkit.testing.laws import (
-    TOLERANCE_32,
-    EmbeddedBackbone,
-    Examples,
-    InFloat64,
-    Law,
-    assert_same,
-    batch_mates_change_nothing,
-    is_same,
-    leave_zero,
-    padding_changes_nothing,
-)
+from seqkit.testing.laws import Law, batch_mates_change_nothing, padding_changes_nothing
 from seqkit.testing.laws import gradients_reach_every_parameter as gradients_reach_all
 from seqkit.testing.long_laws import (
     any_batch_gives_the_same,
@@ -67,6 +57,7 @@ from seqkit.testing.padding import (
 )
 from seqkit.testing.process import seeded
 from seqkit.testing.states import OF_SEGMENTS, OF_STATES, parts_equal_at_once_far_along
+from seqkit.testing.tolerance import TOLERANCE_32, assert_same, is_same
 
 SHORT = (7, 5, 8)
 LONG = (131, 66, 1)

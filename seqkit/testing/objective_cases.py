@@ -105,12 +105,11 @@ class Case:
 
     def predicted(self) -> Prepared:
         """Inputs of all examples and the model's prediction. Raises NotCheckedError where it is not one of them."""
-        batch, label = self.batch()
-        if not isinstance(self.objective, PredictionObjective) or batch.parts is not None:
+        batch = self.batch()
+        if not isinstance(self.objective, PredictionObjective) or batch[0].parts is not None:
             raise NotCheckedError("it has a step of its own, or parts")
         with seeded(0), torch.no_grad():
-            inputs = self.objective.prepare(batch, label)
-            return inputs, self.model(inputs.batch, inputs.masked)
+            return self.objective.predicted(self.model, batch)
 
 
 def find_case(

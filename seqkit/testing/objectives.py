@@ -20,6 +20,7 @@ from torch import Tensor
 
 from seqkit.errors import DataError, described
 from seqkit.interfaces import IGNORE, LossOutput, Objective, TokenBatch, Tokenizer, Tokens
+from seqkit.testing.changed_tokens import other_content
 from seqkit.testing.checks import (
     Checked,
     Checks,
@@ -28,7 +29,6 @@ from seqkit.testing.checks import (
     Options,
     takes_device,
 )
-from seqkit.testing.laws import other_content
 from seqkit.testing.objective_cases import Case, Labels, Prepared, find_case, measured
 from seqkit.testing.process import left_alone, same, seeded
 

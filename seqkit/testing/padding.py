@@ -26,7 +26,8 @@ from seqkit.testing.called import (
     refusal_is_an_answer,
 )
 from seqkit.testing.checks import DifferenceError, NotCheckedError
-from seqkit.testing.laws import InFloat64, assert_same, assert_within, is_same
+from seqkit.testing.embedded_backbone import InFloat64
+from seqkit.testing.tolerance import assert_same, assert_within, is_same
 
 MATES = {False: "in a batch of one", True: "beside a full row"}
 

@@ -1,36 +1,26 @@
-"""State that a component must leave alone, of the process and of its examples; and encoding in a new process, in which
-`hash()` of texts differs, as on another machine."""
+"""State that a component must leave alone, of the process and of its examples."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
-import importlib
 import inspect
 import io
-import json
 import locale
 import logging
 import os
-import pickle
 import random
-import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from seqkit.errors import described
-from seqkit.interfaces import Tokenizer, Tokens
-from seqkit.registry.plugins import import_plugins
 
 GENERATORS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "the state of torch's global generator": (torch.get_rng_state, torch.set_rng_state),
@@ -129,6 +119,11 @@ def seeded(seed: int) -> Iterator[None]:
         torch.cuda.set_rng_state_all(on_cuda)
 
 
+def fixed_generator() -> torch.Generator:
+    """A generator that draws the same every time."""
+    return torch.Generator().manual_seed(0)
+
+
 def generators() -> dict[str, Any]:
     """State of the global generators of torch, Python and NumPy by description: it changes if one is drawn from."""
     return {name: read() for name, (read, _) in GENERATORS.items()}
@@ -178,84 +173,3 @@ def settings_of(component: Any) -> dict[str, Any]:
     if unknown := [name for name, attribute in own.items() if attribute not in known]:
         raise LookupError(", ".join(unknown))
     return {name: known[attribute] for name, attribute in own.items()}
-
-
-def built_anew(unfitted: Tokenizer | None, fitted: Tokenizer) -> Tokenizer | None:
-    """One that its class builds with the settings of the unfitted one, and that loads the state of the fitted one; None
-    where the attributes do not have them."""
-    if unfitted is None:
-        return None
-    try:
-        one = type(unfitted)(**copy.deepcopy(settings_of(unfitted)))
-        one.load_state(json.loads(json.dumps(fitted.state())))
-    except Exception:  # another law says what the user's own code raises
-        return None
-    return one
-
-
-def all_encoded_or_not(tokenizer: Tokenizer, raws: Sequence[Any]) -> list[Tokens | str]:
-    """Tokens of each raw example, or its error in words."""
-    found: list[Tokens | str] = []
-    for raw in raws:
-        try:
-            found.append(tokenizer.encode(raw))
-        except Exception as error:  # the user's own code: whatever it raises
-            found.append(described(error))
-    return found
-
-
-class Elsewhere(NamedTuple):
-    """Answer of a new process: tokens or an error of each example by the pickled tokenizer, the JSON of the state of
-    one that is fitted there, and tokens by one that is `built_anew` there; None: there is none."""
-
-    tokens: list[Tokens | str]
-    state: str | None = None
-    anew: list[Tokens | str] | None = None
-
-
-def run_elsewhere(
-    tokenizer: Tokenizer, raws: Sequence[Any], unfitted: Tokenizer | None = None
-) -> Elsewhere | None:
-    """Tokens that a new process makes of the raw examples.
-
-    unfitted: the one that is fitted and built anew. Returns None if the class exists in this process alone.
-    The new process imports the class of the tokenizer by its module's name, or from its module's file.
-    Raises CalledProcessError if the tokenizer does not arrive.
-    """
-    module = sys.modules[type(tokenizer).__module__]
-    file = getattr(module, "__file__", None)
-    if file is None or module.__name__ == "__main__":
-        return None
-    data = pickle.dumps((tokenizer, list(raws), unfitted))
-    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    done = subprocess.run(  # noqa: S603  this Python, with the function below
-        [sys.executable, "-c", f"from {__name__} import answer; answer()"],
-        input=pickle.dumps((module.__name__, Path(file).resolve(), data)),
-        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        timeout=300,
-        check=True,
-    )
-    return Elsewhere(*pickle.loads(done.stdout))  # noqa: S301  written by our own process
-
-
-def answer() -> None:
-    """Reads a tokenizer and raws from standard input, and writes the parts of `Elsewhere`, in the new process."""
-    name, file, data = pickle.load(sys.stdin.buffer)  # noqa: S301  written by our own process
-    out = sys.stdout.buffer
-    sys.stdout = sys.stderr
-    try:
-        importlib.import_module(name)
-    except ImportError:
-        import_plugins([file])
-    tokenizer, raws, unfitted = pickle.loads(data)  # noqa: S301
-    found = all_encoded_or_not(tokenizer, raws)
-    one = built_anew(unfitted, tokenizer)
-    anew = None if one is None else all_encoded_or_not(one, raws)
-    state = None
-    # it is fitted in the first process, too, whose law says what it raises
-    with contextlib.suppress(Exception):
-        if unfitted is not None:
-            unfitted.fit(list(raws))
-            state = json.dumps(unfitted.state())
-    out.write(pickle.dumps((found, state, anew)))

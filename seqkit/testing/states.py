@@ -22,8 +22,8 @@ from seqkit.testing.called import (
     refusal_is_an_answer,
 )
 from seqkit.testing.checks import NotCheckedError
-from seqkit.testing.laws import assert_same
 from seqkit.testing.padding import left_padding_changes_nothing, stacked
+from seqkit.testing.tolerance import assert_same
 
 NUM_STEPS = 3
 """Columns that follow a prompt, one by one."""

@@ -5,55 +5,44 @@ b batch · n tokens · d width
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import json
-import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seqkit.errors import DataError, described
-from seqkit.interfaces import TokenBatch, Tokenizer, Tokens
+from seqkit.interfaces import TokenBatch, Tokenizer
 from seqkit.interfaces.tokens import rounding
+from seqkit.testing.another_process import can_be_pickled, is_the_same_in_another_process
 from seqkit.testing.changed_raws import share_of, tried_places, unread_fields
 from seqkit.testing.checks import Checked, Checks, NotCheckedError, Options
+from seqkit.testing.embedded_backbone import EmbeddedBackbone
 from seqkit.testing.encoded import (
-    LOST,
     Raws,
     all_encoded,
-    assert_encodes_alike,
     assert_same,
-    decode,
     difference,
     encoded,
     has_decode,
-    no_error,
     same_spec,
     spec_of,
 )
-from seqkit.testing.laws import EmbeddedBackbone, batch_mates_change_nothing, packed_equals_separate
+from seqkit.testing.laws import batch_mates_change_nothing, packed_equals_separate
 from seqkit.testing.module_laws import (
     gives_hidden_states_of_its_width,
     training_mates_change_nothing,
 )
 from seqkit.testing.modules import AsBackbone
-from seqkit.testing.process import (
-    all_encoded_or_not,
-    built_anew,
-    left_alone,
-    run_elsewhere,
-    same,
-    seeded,
-    settings_of,
+from seqkit.testing.process import left_alone, same, seeded, settings_of
+from seqkit.testing.tokenizer_decode import decodes_any_id, decodes_what_it_encodes
+from seqkit.testing.tokenizer_state import (
+    fit_learns_what_state_saves,
+    state_is_a_copy,
+    state_is_json_and_enough,
 )
 from seqkit.testing.unseen import OF_OTHERS, encodes_the_rest_of_the_data
-
-NUM_IDS = 64
-"""Number of ids, spread over the vocabulary, that are decoded one by one, at most."""
 
 NUM_KEPT = 200
 """Number of encodings of another example after which tokens must be as they were."""
@@ -68,8 +57,6 @@ MAX_EXACT = 2.0**24
 ALL_READ = 0.75
 """Share of the places whose change should change the tokens. Every recipe has 1.0; a tokenizer that drops half of its
 input has 0.5."""
-
-WHOLE = "decode(tokens) writes all that encode reads, positions and edges too"
 
 
 def check_tokenizer(
@@ -293,65 +280,6 @@ def reads_all_of_an_example(tokenizer: Tokenizer, raws: Raws) -> None:
         )
 
 
-def can_be_pickled(tokenizer: Tokenizer, raws: Raws) -> None:
-    """It can be pickled for a data loader's worker; the unpickled tokenizer and a deep copy encode alike."""
-    try:
-        back = pickle.loads(pickle.dumps(tokenizer))  # noqa: S301  of bytes made on this line
-    except Exception as error:  # whatever a plug-in's own fields raise
-        raise AssertionError(
-            f"it cannot be pickled for a data loader's worker: {described(error)}"
-        ) from None
-    for kind, duplicate in (("a pickled copy", back), ("a copy", copy.deepcopy(tokenizer))):
-        assert_encodes_alike(duplicate, tokenizer, raws, kind)
-
-
-def decodes_what_it_encodes(tokenizer: Tokenizer, raws: Raws) -> None:
-    """With `decode`: decoding and encoding again gives the same tokens; where ids alone go on (`_goes_on_by_ids`), it
-    also takes ids [n]."""
-    if not has_decode(tokenizer):
-        raise NotCheckedError("it has no decode")
-    by_ids = _goes_on_by_ids(tokenizer, raws)
-    for i, tokens in enumerate(all_encoded(tokenizer, raws)):
-        decoded = decode(tokenizer, tokens, f"example {i}: decode")
-        what = f"example {i} decoded and encoded again"
-        with no_error(what, f"; {WHOLE}"):
-            again = tokenizer.encode(decoded)
-        if (found := difference(again, tokens, exact=False)) is not None:
-            raise AssertionError(f"{what} has {found}; {WHOLE}")
-        if not by_ids:
-            continue
-        from_ids = decode(
-            tokenizer, tokens.content, f"example {i}: decode of ids [n], as generation gives them,"
-        )
-        if not same(decoded, from_ids):
-            raise AssertionError(
-                f"example {i}: decode gives {decoded!r} for Tokens, and {from_ids!r} for their ids [n]"
-            )
-
-
-def decodes_any_id(tokenizer: Tokenizer, raws: Raws) -> None:
-    """Every id below the vocabulary decodes, alone and beside others: generation samples any of them. Where ids alone
-    do not go on (`_goes_on_by_ids`), they are those of example 0's tokens."""
-    if not has_decode(tokenizer) or not spec_of(tokenizer).ids:
-        raise NotCheckedError("it has no decode, or no ids")
-    size = spec_of(tokenizer).vocab_size
-    tokens = encoded(tokenizer, raws, 0)
-    ids = torch.arange(0, size, max(1, size // NUM_IDS))
-    if _goes_on_by_ids(tokenizer, raws):
-        some = [*ids.split(1), ids, ids.flip(0)]
-        for own in some:
-            decode(tokenizer, own, _decode_of(own))
-        return
-    for own in ids.split(len(tokens)):
-        given = replace(tokens, content=own.repeat(len(tokens))[: len(tokens)])
-        decode(tokenizer, given, _decode_of(own))
-
-
-def _decode_of(ids: Tensor) -> str:
-    shown = ids[:8].tolist()
-    return f"decode of ids {shown}" if len(ids) <= 8 else f"decode of ids {shown}…"
-
-
 def its_embedder_keeps_tokens_apart(tokenizer: Tokenizer, raws: Raws) -> None:
     """The spec's own embedder makes [b n d] of content, for any d, whatever is beside an example in its row or batch;
     in training mode, too, if nothing is random."""
@@ -367,110 +295,6 @@ def its_embedder_keeps_tokens_apart(tokenizer: Tokenizer, raws: Raws) -> None:
         packed_equals_separate(model, examples)
         batch_mates_change_nothing(model, examples)
         training_mates_change_nothing(model, examples)
-
-
-def fit_learns_what_state_saves(_: Tokenizer, raws: Raws, fresh: Callable[[], Tokenizer]) -> None:
-    """Before `fit`, spec raises ValueError or is what it will be; `fit` leaves the examples and the process alone,
-    learns the same from the same examples, also a second time, and what it learned is in state()."""
-    one = fresh()
-    given = list(raws)
-    untouched = copy.deepcopy(list(raws))
-    try:
-        one.spec  # noqa: B018  asked for the error
-    except ValueError:
-        pass
-    except Exception as error:
-        raise AssertionError(
-            f"spec raises {described(error)} before fit; raise ValueError that says so"
-        ) from None
-    before = copy.deepcopy(vars(one))
-    try:
-        with left_alone("fit", imports=True):
-            one.fit(given)  # type: ignore[attr-defined]
-    except DataError:
-        return  # these few examples are too few for it, such as a subword vocabulary
-    if not same(untouched, given):
-        raise AssertionError(
-            "fit changes the examples, or their order; work on a copy, such as sorted(raws)"
-        )
-    if not one.state() and not same(before, {name: vars(one)[name] for name in before}):
-        raise AssertionError(f"state() is empty after fit; return what it learned: {LOST}")
-    state = copy.deepcopy(one.state())
-    another = fresh()
-    another.fit(list(raws))  # type: ignore[attr-defined]
-    if not same(state, another.state()):
-        raise AssertionError(
-            "two tokenizers fitted on the same examples have other states; sort what you collect"
-        )
-    one.fit(list(raws))  # type: ignore[attr-defined]
-    if not same(state, one.state()):
-        raise AssertionError(
-            "fitting again on the same examples gives another state; forget the earlier fit first"
-        )
-    with contextlib.suppress(DataError):
-        alone = fresh()
-        both = fresh()
-        both.fit(list(raws[:1]))  # type: ignore[attr-defined]
-        kept = copy.deepcopy(both.state())
-        for each in (alone, both):
-            each.fit(list(raws[1:]))  # type: ignore[attr-defined]
-        if not same(both.state(), alone.state()) and not same(both.state(), kept):
-            raise AssertionError(
-                "fitting on other examples adds to the earlier fit; forget it first"
-            )
-
-
-def state_is_json_and_enough(
-    tokenizer: Tokenizer, raws: Raws, fresh: Callable[[], Tokenizer]
-) -> None:
-    """The state survives JSON, and a tokenizer that loads it, once or twice, encodes alike."""
-    state = tokenizer.state()
-    try:
-        back = json.loads(json.dumps(state, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise AssertionError(f"state() is not plain JSON: {described(error)}") from None
-    if back != state:
-        raise AssertionError(
-            "state() comes back from JSON changed; use lists, strings, numbers and string keys only"
-        )
-    restored = fresh()
-    for what in (
-        "a tokenizer that loaded the state",
-        "a tokenizer that loaded the state a second time",
-    ):
-        with left_alone("load_state", imports=True):
-            restored.load_state(copy.deepcopy(back))
-        assert_encodes_alike(restored, tokenizer, raws, what)
-        if json.dumps(restored.state(), sort_keys=True) != json.dumps(state, sort_keys=True):
-            raise AssertionError(f"{what} has another state: {LOST}")
-
-
-def state_is_a_copy(tokenizer: Tokenizer, raws: Raws, fresh: Callable[[], Tokenizer]) -> None:
-    """Changes of the dictionary that `state` returned, or `load_state` took, do not change the tokenizer."""
-    expected = all_encoded(tokenizer, raws)
-    giver = copy.deepcopy(tokenizer)
-    given = giver.state()
-    taker = fresh()
-    taken = copy.deepcopy(tokenizer.state())
-    taker.load_state(taken)
-    for what, owner, state in (
-        ("state() gave", giver, given),
-        ("load_state() took", taker, taken),
-    ):
-        _spoil(state)
-        for i, tokens in enumerate(expected):
-            fault = f"example {i}, after what {what} was changed,"
-            with no_error(fault, "; copy the lists that it holds"):
-                got = owner.encode(raws[i])
-            assert_same(got, tokens, fault)
-
-
-def _spoil(state: Any) -> None:
-    """Empties a state and everything in it."""
-    if isinstance(state, dict | list):
-        for inner in state.values() if isinstance(state, dict) else state:
-            _spoil(inner)
-        state.clear()
 
 
 def refuses_with_a_reason(tokenizer: Tokenizer, bad: Sequence[Any]) -> None:
@@ -492,43 +316,6 @@ def refuses_with_a_reason(tokenizer: Tokenizer, bad: Sequence[Any]) -> None:
             raise AssertionError(f"bad example {i} is encoded; raise DataError")
 
 
-def is_the_same_in_another_process(
-    tokenizer: Tokenizer, raws: Raws, fresh: Callable[[], Tokenizer] | None = None
-) -> None:
-    """A new Python, whose `hash()` of texts differs, makes the same tokens with the pickled tokenizer, the same state
-    with one that is fitted there, and the same tokens with one that is built there and loads the state."""
-    unfitted = None if fresh is None else fresh()
-    answer = run_elsewhere(tokenizer, raws, unfitted)
-    if answer is None:
-        raise NotCheckedError("only this process has its class")
-    one = built_anew(unfitted, tokenizer)
-    if answer.state is not None and unfitted is not None:
-        unfitted.fit(list(raws))  # type: ignore[attr-defined]
-        if json.loads(json.dumps(unfitted.state())) != json.loads(answer.state):
-            raise AssertionError(
-                "fit in another process gives another state (does it follow the order of a set?); sort what you collect"
-            )
-    ours = all_encoded(tokenizer, raws)
-    _assert_made_alike(answer.tokens, ours, "in another process", "are ids made by hash()?")
-    if one is not None and answer.anew is not None:
-        right = all_encoded_or_not(one, raws)
-        how = "by one that another process builds, with the state loaded,"
-        _assert_made_alike(answer.anew, right, how, "does __init__ follow the order of a set?")
-
-
-def _assert_made_alike(
-    found: Sequence[Tokens | str], right: Sequence[Tokens | str], how: str, doubt: str
-) -> None:
-    """Raises AssertionError if an example has other tokens than those that are right, or an error in their place."""
-    for i, (got, expected) in enumerate(zip(found, right, strict=True)):
-        what = f"example {i} encoded {how}"
-        if isinstance(expected, str):
-            continue  # another law says what it raises
-        if isinstance(got, str):
-            raise AssertionError(f"{what} raises {got}")
-        assert_same(got, expected, f"{what} ({doubt})", exact=False)
-
-
 OF_EXAMPLES: tuple[Callable[[Tokenizer, Raws], None], ...] = (
     leaves_the_process_alone,
     keeps_its_spec,
@@ -544,13 +331,3 @@ OF_EXAMPLES: tuple[Callable[[Tokenizer, Raws], None], ...] = (
     its_embedder_keeps_tokens_apart,
 )
 """Laws of a tokenizer and its examples alone."""
-
-
-def _goes_on_by_ids(tokenizer: Tokenizer, raws: Raws) -> bool:
-    """Whether generation decodes ids [n]: they are all that a token has, at positions 0, 1, 2, …, and no `continues` of
-    its own makes tokens of them. All others are decoded from `Tokens` alone."""
-    spec = spec_of(tokenizer)
-    if not spec.ids or spec.num_edge_types or type(tokenizer).continues is not Tokenizer.continues:
-        return False
-    positions = [tokens.positions for tokens in all_encoded(tokenizer, raws)]
-    return all(x.shape[1] == 0 or x[:, 0].equal(torch.arange(float(len(x)))) for x in positions)

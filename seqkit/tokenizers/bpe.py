@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from seqkit.interfaces import FittedState
 from seqkit.tokenizers.library import as_value_error, library
 from seqkit.tokenizers.text import Text, each_text, utf8
 
@@ -74,12 +75,12 @@ class BPE(Text):
         texts, num_bytes = _sample(raws)
         self._model = _trained(texts, self._vocab_size or _vocab_size_for(num_bytes))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> FittedState:
         if self._model is None:
             return {}
         return json.loads(self._model.to_str())
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: FittedState) -> None:
         """Take back what `state` gave. Raises ValueError if that is not a byte-level BPE."""
         if not state:
             return

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from seqkit.errors import DataError, one_line, shortened, suggest
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+from seqkit.tokenizers.text import most_frequent
 
 MAX_NUMBER = 1e18
 """Largest number of a cell: the square of a larger one, as the spread takes it, is too near the end of float32."""
@@ -27,6 +28,9 @@ MAX_BINNED = 128
 
 UNKNOWN = 1
 """Id of words that training lacks, or has too seldom; 0 is the word of a number."""
+
+Row = Mapping[str, Any]
+"""Cells of a row by the name of their column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ class Cells(Tokenizer):
         """Names of the columns, by the first id of their tokens."""
         return list(self._columns)
 
-    def fit(self, raws: Sequence[Mapping[str, Any]]) -> None:
+    def fit(self, raws: Sequence[Row]) -> None:
         """Learn the columns: mean, spread and quantiles of numbers, words of categories.
 
         Raises DataError for a column with numbers and words, and where no cell is filled.
@@ -177,7 +181,7 @@ class Cells(Tokenizer):
             features = torch.from_numpy(numbers)
         return Tokens(content, content[:, :1].float(), features=features)
 
-    def unknown(self, raw: Mapping[str, Any]) -> dict[str, str]:
+    def unknown(self, raw: Row) -> dict[str, str]:
         """By column, the words of a row that have no id of their own: they share one, whatever they are."""
         found = {}
         for name, value in _filled(raw).items():
@@ -186,7 +190,7 @@ class Cells(Tokenizer):
                 found[name] = word
         return found
 
-    def outside(self, raw: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
+    def outside(self, raw: Row) -> dict[str, tuple[float, float, float]]:
         """By column, each number of a row beyond all numbers of training, with the least and the largest of these.
 
         A run that was trained before these were kept knows them of columns with bins alone.
@@ -262,9 +266,8 @@ class Cells(Tokenizer):
         counts: Counter[str] = Counter()
         for value, count in Counter(values).items():
             counts[_word(value)] += count
-        own = [
-            word for word, count in counts.most_common(self.max_words) if count >= self.min_count
-        ]
+        known = most_frequent(counts, self.max_words) if counts else []
+        own = [word for word in known if counts[word] >= self.min_count]
         return _Column(words={word: first_word + i for i, word in enumerate(sorted(own))})
 
 

@@ -16,7 +16,7 @@ from einops import rearrange
 from torch import Tensor
 
 from seqkit.errors import DataError
-from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces import FittedState, Tokenizer, Tokens, TokenSpec
 from seqkit.raw import describe_tensor
 from seqkit.tokenizers.settings import check_choice, check_counts
 
@@ -141,7 +141,7 @@ class Series(Tokenizer):
             found = torch.stack([torch.stack(_mean_and_std(self._values(raw))) for raw in raws])
             self._learned |= dict(zip(("mean", "std"), found.median(0).values.tolist()))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> FittedState:
         """Width, patch and scale that `fit` learned; empty where all are given."""
         return deepcopy(self._learned)
 
@@ -153,7 +153,7 @@ class Series(Tokenizer):
             and self.normalize in (None, "series")
         )
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: FittedState) -> None:
         """Take back what `state` gave. Raises ValueError if it is not that."""
         wanted = {"num_features", "patch"}
         if self.normalize in ("training", "statistics"):

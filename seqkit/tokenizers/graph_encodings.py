@@ -46,7 +46,7 @@ class GraphEncoding:
 
     def columns(self, edges: Tensor, num_nodes: int, *, directed: bool) -> Tensor:
         """[n w] float32. edges: [2 e] (source, target) without repetition and self-loops, both ways if undirected."""
-        raise NotImplementedError  # with a width above 0 it is written
+        return torch.zeros(num_nodes, 0)
 
 
 @dataclass(frozen=True)
@@ -250,11 +250,7 @@ class Structure:
             )
         n = len(content)
         edges, types = merge_edges(edges, types, n, directed=one_way)
-        columns = [
-            one.columns(edges, n, directed=self.directed)
-            for one in self.encodings
-            if one.width(directed=self.directed)
-        ]
+        columns = [one.columns(edges, n, directed=self.directed) for one in self.encodings]
         content = torch.cat([content, *columns], dim=1)
         adjacency = build_adjacency(
             edges,

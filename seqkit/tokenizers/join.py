@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from seqkit.errors import DataError, suggest
-from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
+from seqkit.interfaces import FittedState, Tokenizer, Tokens, TokenSpec
 from seqkit.tokenizers.text import Text
 
 
@@ -118,12 +118,12 @@ class Join(Tokenizer):
         kept = [(name, run) for name, run in tokens.alone() if name not in names]
         return self.spec.join(kept, runs_on=tokens.runs_on)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> FittedState:
         """State of each part that has one."""
         states = {name: tokenizer.state() for name, tokenizer in self.parts.items()}
         return {name: state for name, state in states.items() if state}
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: FittedState) -> None:
         """Restores each part. Raises ValueError for a state of a part that is not there."""
         for name, own in state.items():
             if name not in self.parts:

@@ -70,9 +70,15 @@ def checkpoints(folder: Path, family: str = RESUME) -> list[Checkpoint]:
     return sorted(found, key=lambda one: one.step, reverse=True)
 
 
-def newest_good(folder: Path, family: str = RESUME) -> Checkpoint | None:
-    """Newest checkpoint that is as it was written; the log names those that were passed over."""
+def newest_good(folder: Path, family: str = RESUME, until: str = "") -> Checkpoint | None:
+    """Newest checkpoint that is as it was written; the log names those that were passed over.
+
+    until: name of the last that counts: what is newer is of an attempt that ended before the point to resume from.
+    """
+    last = NAME.fullmatch(until)
     for one in checkpoints(folder, family):
+        if last and one.step > int(last["step"]):
+            continue
         try:
             check_checkpoint(one.path)
         except DataError as error:

@@ -31,9 +31,10 @@ Batches = Steps | Annotated[float, Field(gt=0, le=1)]
 class TrainerSettings:
     """Settings of training in a recipe: arguments of `pytorch_lightning.Trainer`, and a few of our own.
 
-    Defaults that differ: max_epochs None (Lightning: 1000 epochs), so that a recipe says when training ends;
-    log_every_n_steps 20. enable_progress_bar: seqkit's bar, in place of Lightning's. logger: loggers beside
-    metrics.csv, which is always written. profiler: simple, advanced or pytorch, to a file.
+    Defaults that differ: max_epochs None (Lightning: 1000 epochs), so that a recipe says when training ends; devices 1
+    (Lightning: all), as more devices make larger batches; log_every_n_steps 20. enable_progress_bar: seqkit's bar, in
+    place of Lightning's. logger: loggers beside metrics.csv, which is always written. profiler: simple, advanced or
+    pytorch, to a file.
     Our own: min_steps: optimizer steps that max_epochs is raised to, in whole epochs, where data is small; a recipe's
     own is left out where a preset or an override says how long training is. checkpoint_every_minutes,
     checkpoint_every_n_steps: intervals between points to resume from; null: none. checkpoint_keep: number of them that
@@ -54,7 +55,7 @@ class TrainerSettings:
 
     accelerator: str = "auto"
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
-    devices: list[int] | str | int = "auto"
+    devices: list[int] | str | int = 1
     num_nodes: int = 1
     precision: (
         Literal["auto", "32-true", "bf16-mixed", "bf16-true", "16-mixed", "32", 32] | None

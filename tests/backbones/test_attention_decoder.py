@@ -36,16 +36,16 @@ def mechanism(cls):
     return partial(MultiHeadAttention, mechanism=cls)
 
 
-@pytest.mark.parametrize("law", FAULTS, ids=lambda law: law.__name__)
-def test_every_registered_backbone_keeps_the_law_as_a_decoder(law, build):
+@pytest.mark.parametrize("check_law", FAULTS, ids=lambda law: law.__name__)
+def test_every_registered_backbone_keeps_the_law_as_a_decoder(check_law, build):
     heads = {"num_heads": 3} if "num_heads" in inspect.signature(build).parameters else {}
     backbone = build(DIM, causal=True, **heads)
     pair = EmbeddedPair(EncoderDecoder(GRU(DIM, 1), AttentionDecoder(backbone)))
-    if isinstance(backbone, Reversible) and law.__name__ in WITH_CACHE:
+    if isinstance(backbone, Reversible) and check_law.__name__ in WITH_CACHE:
         with pytest.raises(ValueError, match="Reversible has no cache"):
-            law(pair)
+            check_law(pair)
         return
-    law(pair)
+    check_law(pair)
 
 
 WITH_CACHE = ("step_by_step_equals_at_once", "a_reordered_cache_continues_the_chosen_examples")
@@ -64,10 +64,10 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("law", FAULTS, ids=lambda law: law.__name__)
-def test_a_pair_keeps_the_law(law, pair):
+@pytest.mark.parametrize("check_law", FAULTS, ids=lambda law: law.__name__)
+def test_a_pair_keeps_the_law(check_law, pair):
     encoder, inner, settings = PAIRS[pair]()
-    law(EmbeddedPair(EncoderDecoder(encoder, AttentionDecoder(inner, **settings))))
+    check_law(EmbeddedPair(EncoderDecoder(encoder, AttentionDecoder(inner, **settings))))
 
 
 def embedded(lengths, memory=None):

@@ -339,16 +339,16 @@ FAULTS = {
         for name in PAIRS
     ],
 )
-@pytest.mark.parametrize("law", FAULTS, ids=lambda law: law.__name__)
-def test_an_encoder_decoder_keeps_the_law(law, pair):
-    law(EmbeddedPair(PAIRS[pair]()))
+@pytest.mark.parametrize("check_law", FAULTS, ids=lambda law: law.__name__)
+def test_an_encoder_decoder_keeps_the_law(check_law, pair):
+    check_law(EmbeddedPair(PAIRS[pair]()))
 
 
-@pytest.mark.parametrize("law", FAULTS, ids=lambda law: law.__name__)
-def test_the_law_notices_a_planted_fault(law):
-    law(EmbeddedPair(Faulty()))
+@pytest.mark.parametrize("check_law", FAULTS, ids=lambda law: law.__name__)
+def test_the_law_notices_a_planted_fault(check_law):
+    check_law(EmbeddedPair(Faulty()))
     with pytest.raises(AssertionError):
-        law(FAULTS[law]())
+        check_law(FAULTS[check_law]())
 
 
 def test_packed_sources_are_refused():

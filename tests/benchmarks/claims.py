@@ -65,6 +65,17 @@ CLAIMS: dict[str, list[str]] = {
         "--preset",
         "classes",
     ],
+    "audio/ctc-digits": [],
+    "text/tag": [],
+    "series/classify": [],
+    "series/classify mnist1d": ["--data", "mnist1d"],
+    "series/classify etth1": ["--preset", "etth1"],
+    "multimodal/table": [],
+    "multimodal/table numbers": ["--preset", "numbers"],
+    "multimodal/molecules": [],
+    "multimodal/av-digits": [],
+    "multimodal/caption": [],
+    "video/classify digits": ["--preset", "digits"],
     **{
         f"audio/spoken-digits fsdd without {speaker}": [*FSDD, "--data.source.held_out", speaker]
         for speaker in SPEAKERS

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from seqkit.comparison.candidates import draft_of
+from seqkit.comparison.candidates import Draft, _Fitted, draft_of
 from seqkit.comparison.results import completed, read_results
 from seqkit.comparison.settings import Settings
 from seqkit.comparison.statistics import Scores, spread
 from seqkit.comparison.unmatched import flattened
+from seqkit.config import complete
 from seqkit.config.recipe import load_yaml
 from seqkit.files import write_json
 from seqkit.report.sentences import answers, own_length
@@ -48,8 +49,8 @@ COMPARISONS = {
 
 CHECKOUT = "git checkout "
 
-SET = ("seed", "model.adjacency")
-"""Keys that a comparison sets itself."""
+SET = ("seed", "model.adjacency", "trainer.devices")
+"""Keys that a comparison sets itself, or takes one value of: its runs were and are on one device."""
 
 
 def main():
@@ -87,10 +88,12 @@ def main():
 
 
 def again(folder):
-    """Every mean, interval and verdict of a published comparison anew, from its scores."""
+    """Every mean, interval and verdict of a published comparison anew, from its scores, and every receptive field."""
     results, scores = read_results(folder / "results.json"), read_scores(folder / "scores.npz")
     rows = []
+    fitted = _Fitted(tunes=False)
     for row in results.candidates:
+        row = replace(row, farthest=farthest_of(results, row, fitted))
         if row.name in scores:
             mean, std, interval = spread(scores[row.name], results.metric)
             row = replace(row, mean=mean, std=std, interval=interval)
@@ -98,6 +101,15 @@ def again(folder):
     write_json(
         folder / "results.json", completed(replace(results, candidates=rows), scores).to_json()
     )
+
+
+def farthest_of(results, row, fitted):
+    """Receptive field of the untrained model of a row; None: it is as long as the tested examples."""
+    written, known = load_yaml(row.config), complete(results.recipe)["trainer"]
+    # some have left
+    written["trainer"] = {key: x for key, x in written["trainer"].items() if key in known}
+    own = replace(Settings(**results.settings), recipe=written, preset=None, overrides=[])
+    return fitted.size(Draft(own, {}), None).farthest
 
 
 def read_scores(path):

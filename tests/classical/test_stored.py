@@ -170,7 +170,7 @@ def stored(kind, key, tmp_path, task="classes"):
     return path, objective, member
 
 
-def refuse(path, objective, member, match):
+def assert_refused(path, objective, member, match):
     with pytest.raises(DataError, match=match) as error:
         load(path, objective, member.tokenizer)
     assert "\n" not in str(error.value)
@@ -238,7 +238,7 @@ def test_what_a_file_may_not_hold_is_refused_before_anything_is_built(what, tmp_
         schema["content"]["planted"] = PLANTED[what]
 
     rewritten(path, plant)
-    refuse(path, objective, member, what)
+    assert_refused(path, objective, member, what)
 
 
 def test_a_damaged_foreign_or_missing_file_is_refused(tmp_path, monkeypatch):
@@ -246,17 +246,17 @@ def test_a_damaged_foreign_or_missing_file_is_refused(tmp_path, monkeypatch):
     whole = path.read_bytes()
     for data in (b"", b"PK", whole[:-30], whole[: len(whole) // 2], b"{}"):
         path.write_bytes(data)
-        refuse(path, objective, member, "no fitted classical method")
+        assert_refused(path, objective, member, "no fitted classical method")
     path.unlink()
-    refuse(path, objective, member, "no fitted classical method")
+    assert_refused(path, objective, member, "no fitted classical method")
     path.write_bytes(whole)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("../outside.npy", b"")
-    refuse(path, objective, member, "outside")
+    assert_refused(path, objective, member, "outside")
     path.write_bytes(whole)
     assert load(path, objective, member.tokenizer)
     monkeypatch.setattr("seqkit.classical.stored.MAX_BYTES", 1000)
-    refuse(path, objective, member, "unpacks to")
+    assert_refused(path, objective, member, "unpacks to")
 
 
 def test_one_array_that_is_named_often_counts_each_time(tmp_path, monkeypatch):
@@ -272,7 +272,7 @@ def test_one_array_that_is_named_often_counts_each_time(tmp_path, monkeypatch):
 
     rewritten(path, repeat)
     monkeypatch.setattr("seqkit.classical.stored.MAX_BYTES", 500_000)
-    refuse(path, objective, member, "unpacks to")
+    assert_refused(path, objective, member, "unpacks to")
 
 
 @pytest.mark.parametrize("field", one_in(3, ["left_child", "right_child", "feature"]))
@@ -290,7 +290,7 @@ def test_a_tree_that_leads_outside_or_back_is_refused(field, value, tmp_path):
     if (field, value) == ("feature", 0):
         load(path, objective, member.tokenizer)
     else:
-        refuse(path, objective, member, "a tree")
+        assert_refused(path, objective, member, "a tree")
 
 
 @pytest.mark.parametrize("field", ["left", "right", "feature_idx", "is_categorical"])
@@ -304,7 +304,7 @@ def test_boosted_trees_that_lead_outside_are_refused(field, tmp_path):
                 tree[field][0] = 200
 
     rewritten(path, change)
-    refuse(path, objective, member, "a tree")
+    assert_refused(path, objective, member, "a tree")
 
 
 @pytest.mark.parametrize("task", ["classes", "numbers"])
@@ -321,7 +321,7 @@ def test_an_svm_whose_arrays_are_too_short_is_refused(name, task, tmp_path):
                 arrays[file] = arrays[file][..., :-1].copy()
 
     rewritten(path, change)
-    refuse(path, objective, member, "an SVM")
+    assert_refused(path, objective, member, "an SVM")
 
 
 @pytest.mark.slow
@@ -349,7 +349,7 @@ def test_an_attribute_that_hides_a_method_and_another_parameter_are_refused(tmp_
                     }
 
         rewritten(path, change)
-        refuse(path, objective, member, match)
+        assert_refused(path, objective, member, match)
 
 
 def test_a_method_of_another_number_of_classes_labels_or_numbers_is_refused(tmp_path):
@@ -361,7 +361,7 @@ def test_a_method_of_another_number_of_classes_labels_or_numbers_is_refused(tmp_
         else:
             other = type(objective)()
             other.fit([[1.0], [0.0]], None)
-        refuse(path, other, member, "do not fit")
+        assert_refused(path, other, member, "do not fit")
 
 
 def test_a_file_that_another_scikit_learn_wrote_says_so_where_it_cannot_be_read(
@@ -376,7 +376,7 @@ def test_a_file_that_another_scikit_learn_wrote_says_so_where_it_cannot_be_read(
                 node["content"]["content"]["coefficients"] = node["content"]["content"].pop("coef_")
 
     rewritten(path, change)
-    refuse(path, objective, member, "'0.99' wrote it, and this is ")
+    assert_refused(path, objective, member, "'0.99' wrote it, and this is ")
 
 
 def test_a_vocabulary_that_names_a_term_twice_is_refused():

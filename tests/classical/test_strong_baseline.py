@@ -1,6 +1,8 @@
 """Strong baselines: n-grams against counting by hand, and every kind of example learns a rule that features show."""
 
+import itertools
 import math
+import time
 from collections import Counter
 
 import numpy as np
@@ -10,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from seqkit.classical.images import Images
 from seqkit.classical.member import NodeMember
-from seqkit.classical.method import folds, metrics_of
+from seqkit.classical.method import Method, folds, metrics_of
 from seqkit.classical.methods import ESTIMATORS
 from seqkit.classical.nodes import node_features
 from seqkit.classical.strong_baseline import strong_baseline
@@ -397,6 +399,40 @@ def test_no_more_than_the_stated_number_of_training_examples_is_used(monkeypatch
     assert found(samples, Cells(), Classify())["num_train"] == 20
 
 
+def tried(samples, tokenizer, objective, monkeypatch):
+    """Names of the methods that were fitted to choose the best."""
+    names = []
+    fit = Method.fit
+
+    def named(self, rows, target):
+        names.append(self.name)
+        return fit(self, rows, target)
+
+    monkeypatch.setattr(Method, "fit", named)
+    found(samples, tokenizer, objective)
+    return list(dict.fromkeys(names))
+
+
+def test_no_clock_decides_which_methods_are_tried(monkeypatch):
+    """On a machine on which each glance at a clock takes a day."""
+    draw = np.random.default_rng(0)
+    samples = [Sample({"x": x, "y": draw.normal()}, float(x)) for x in draw.normal(size=60)]
+    for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
+        ticks = itertools.count(0.0, 86_400.0)
+        monkeypatch.setattr(time, name, lambda ticks=ticks: next(ticks))
+    names = tried(samples, Cells(), Regress(), monkeypatch)
+    kinds = ["ridge regression", "a random forest", "an RBF-SVM (C 10)", "gradient boosting"]
+    assert names == [f"{kind} on cells" for kind in kinds]
+
+
+def test_of_too_many_numbers_the_cheaper_methods_are_tried(monkeypatch):
+    draw = np.random.default_rng(0)
+    samples = [Sample({"x": x, "y": draw.normal()}, float(x)) for x in draw.normal(size=60)]
+    monkeypatch.setattr("seqkit.classical.methods.MAX_SIZES", {"linear": 0, "forest": 0, "hard": 0})
+    names = tried(samples, Cells(), Regress(), monkeypatch)
+    assert names == ["ridge regression on cells", "gradient boosting on cells"]
+
+
 @pytest.mark.slow
 def test_the_method_that_is_best_on_training_rows_is_chosen_whatever_the_test_rows_say():
     """Of the training rows a line gives the number, of the test rows a step; the step is no line."""
@@ -457,6 +493,16 @@ def test_classes_of_test_nodes_are_not_read():
     other[1::2] = 0
     before, after = (node_features(graph, fitted, x) for x in (label, other))
     assert (before.votes == after.votes).all()
+
+
+def test_features_of_a_graph_of_equal_groups_are_the_same_each_time():
+    """Of cliques, all eigenvalues but a few are equal."""
+    whole = np.ones((4, 4)) - np.eye(4)
+    edges = np.argwhere(np.kron(np.eye(50), whole)).T.copy()
+    graph = GraphData(torch.zeros(200, 0), torch.from_numpy(edges))
+    target = torch.arange(200) % 2
+    first, *others = (node_features(graph, np.arange(100), target)[2] for _ in range(3))
+    assert all(np.array_equal(first, other) for other in others)
 
 
 def test_labels_go_along_a_chain_of_nodes_without_features():

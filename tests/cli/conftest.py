@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from seqkit.registry import lookup
-
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_page() -> Iterator[None]:
@@ -14,9 +12,3 @@ def _no_page() -> Iterator[None]:
             "seqkit.report.page.write_report", lambda folder, data=None: folder / "report.html"
         )
         yield
-
-
-@pytest.fixture
-def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No component of another test is registered, so that no command names its file."""
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in lookup.KINDS})

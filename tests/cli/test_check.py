@@ -7,12 +7,10 @@ import sys
 import pytest
 
 from seqkit.cli.main import main
-from seqkit.registry import KINDS, lookup
 
 
 @pytest.fixture(autouse=True)
 def _own_table(monkeypatch, tmp_path):
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)
     yield
@@ -114,7 +112,6 @@ def test_a_broken_law_is_one_line_with_class_law_and_example(tmp_path, capsys):
     assert error.count("\n") == 1
 
 
-@pytest.mark.usefixtures("no_plugins")
 @pytest.mark.parametrize(
     ("name", "fact"), [("unrunnable.py", "ZeroDivisionError"), ("gone.py", "no file")]
 )

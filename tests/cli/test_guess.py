@@ -20,8 +20,6 @@ from seqkit.config import build, complete
 from seqkit.errors import DataError, UsageError
 from seqkit.runs.prepare import prepare
 
-pytestmark = pytest.mark.usefixtures("no_plugins")
-
 
 def photos(folder):
     for name in ("cat", "dog"):

@@ -8,7 +8,7 @@ import pytest
 from seqkit.cli.main import main
 from seqkit.config import complete
 from seqkit.config.table_columns import reads_files
-from seqkit.registry import BUILT_IN, components, lookup
+from seqkit.registry import BUILT_IN, components
 
 PLUGIN = '''
 import torch
@@ -75,9 +75,6 @@ def pulse(path, height, fault=b""):
 def place(tmp_path, monkeypatch):
     """A working folder with the plug-in and `data/low` and `data/high`; what registers is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()}
-    )
     (tmp_path / "pulses.py").write_text(PLUGIN)
     for i in range(10):
         pulse(tmp_path / "data" / "low" / f"{i}.pls", i % 3)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from seqkit.cli.main import main
-from seqkit.registry import lookup
 from seqkit.report.page import write_report
 
 PLUGIN = '''
@@ -68,9 +67,6 @@ COLUMNS = ["--data.input", "reactants", "--data.target", "product"]
 def place(tmp_path, monkeypatch):
     """A working folder with the plug-in and a table; what registers is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()}
-    )
     (tmp_path / "pair.py").write_text(PLUGIN)
     table()
     yield tmp_path

@@ -160,7 +160,7 @@ def test_each_word_has_its_probabilities_and_none_are_of_padding(tags, capsys):
         ]
     assert main([*given, "csv"]) == 0
     _, first, second = csv.reader(io.StringIO(capsys.readouterr().out))
-    assert [len(json.loads(row[3])) for row in (first, second)] == [2, 3]
+    assert [len(json.loads(row[4])) for row in (first, second)] == [2, 3]
 
 
 def test_lines_of_standard_input_are_files_where_they_name_images(run, photos, monkeypatch, capsys):
@@ -329,7 +329,7 @@ def test_several_targets_have_their_names(tmp_path, capsys):
     folder = seqkit.fit("graph/molecules", keys, preset="debug", out=tmp_path / "run").folder
     assert main(["predict", str(folder), "CCO", "--format", "jsonl"]) == 0
     entry = json.loads(capsys.readouterr().out)
-    assert list(entry) == ["name", "length", "other", "error"]
+    assert list(entry) == ["name", "length", "other", "error", "warning"]
     assert main(["predict", str(folder), "CCO", "--format", "csv"]) == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert [float(row[name]) for name in ("length", "other")] == [entry["length"], entry["other"]]
@@ -383,7 +383,7 @@ def read(capsys, *words):
 def test_columns_of_the_table_are_kept_beside_its_predictions(molecules, capsys):
     table, run, _, _ = molecules
     rows = read(capsys, run, table, "--keep", "id,name")
-    assert list(rows[0]) == ["name", "id", "name of the input", "prediction", "error"]
+    assert list(rows[0]) == ["name", "id", "name of the input", "prediction", "error", "warning"]
     assert [row["id"] for row in rows] == [f"m{i}" for i in range(40)]
     assert [row["name of the input"] for row in rows] == [f"{i}.5" for i in range(40)]
     assert [row["name"] for row in rows] == [f"{table}, line {i + 2}" for i in range(40)]
@@ -394,7 +394,7 @@ def test_columns_of_the_table_are_kept_beside_its_predictions(molecules, capsys)
         == 0
     )
     first = json.loads(capsys.readouterr().out.splitlines()[1])
-    assert list(first) == ["name", "id", "herg", "prediction", "error"]
+    assert list(first) == ["name", "id", "herg", "prediction", "error", "warning"]
     assert (first["id"], first["herg"]) == ("m1", "")
     assert main(["predict", str(run), str(table), "--keep", "id"]) == 0
     assert capsys.readouterr().out.splitlines()[2].split("\t")[:2] == [f"{table}, line 4", "id m2"]
@@ -419,7 +419,7 @@ def test_the_predictions_of_the_test_split_give_the_accuracy_of_the_run(molecule
     table, run, _, _ = molecules
     rows = read(capsys, run, "--test")
     trained = load(run)
-    assert list(rows[0]) == ["name", "target", "prediction", "error"]
+    assert list(rows[0]) == ["name", "target", "prediction", "error", "warning"]
     assert len(rows) == trained.summary["num_test"]
     verdicts = {f"{table}, line {i + 2}": "bad" if i % 3 else "good" for i in range(40)}
     assert all(row["target"] == verdicts[row["name"]] for row in rows)
@@ -432,7 +432,13 @@ def test_labels_and_numbers_of_the_test_split_have_the_names_of_their_columns(mo
     assert load(labels).objective.label_names == ["toxic", "irritant", "herg"]
     names = ["toxic", "irritant", "herg"]
     rows = read(capsys, labels, "--test")
-    assert list(rows[0]) == ["name", *(f"{name} target" for name in names), *names, "error"]
+    assert list(rows[0]) == [
+        "name",
+        *(f"{name} target" for name in names),
+        *names,
+        "error",
+        "warning",
+    ]
     assert {row[f"{name} target"] for row in rows for name in names} == {"0", "1", ""}
     assert read(capsys, labels, "--test", "--probabilities") == rows, "they are the predictions"
     rows, names = read(capsys, numbers, "--test"), {"name": "predicted name", "toxic": "toxic"}

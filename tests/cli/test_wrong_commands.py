@@ -80,6 +80,8 @@ OF_COMMAND = {
     "new tokenizer Mine --out table.csv": "table.csv cannot be written",
     "compare text/char-lm --out table.csv": "give another --out",
     "compare RUN nosuch": "nosuch is no run folder",
+    "compare image/digits --backbones LSTM,GRU --trainer.devices auto": "takes one device: give --trainer.devices 1",
+    "compare image/digits --backbones LSTM,GRU --trainer.devices 2": "takes one device: give --trainer.devices 1",
     "compare screen text/char-lm": "screen stands alone",
     "compare LSTM GRU image/digits": "type seqkit compare image/digits --backbones LSTM,GRU",
     "compare image/digits RUN": "image/digits is no run folder; give one recipe, or folders of runs",

@@ -129,9 +129,13 @@ def test_a_combination_that_cannot_be_right_is_refused_before_anything_runs():
 @pytest.mark.slow
 def test_a_foreign_model_that_has_its_weights_keeps_its_width(tmp_path):
     saved(tmp_path, "Bert", BERT)
+    rows = [f"{'ab'[i % 2]} film {i},{'yn'[i % 2]}" for i in range(60)]
+    (tmp_path / "texts.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    of_texts = [f"--data={tmp_path / 'texts.csv'}"]
     words = {
         "recipe": "text/classify",
         "preset": "debug",
+        "overrides": of_texts,
         "vary": {"model.init": ["null", str(tmp_path)]},
     }
     with pytest.raises(UsageError, match=r"model\.init .*--match none"):
@@ -146,7 +150,7 @@ def test_a_foreign_model_that_has_its_weights_keeps_its_width(tmp_path):
         words = {
             "recipe": "text/classify",
             "preset": "debug",
-            "overrides": [f"--model.init={tmp_path}"],
+            "overrides": [*of_texts, f"--model.init={tmp_path}"],
         }
         candidates(Settings(**words, backbones=["Transformer", "LSTM"], match="none"))
 
@@ -201,3 +205,22 @@ def test_a_backbone_that_looks_at_values_is_a_candidate_with_its_flops(monkeypat
         lambda self, embedded, cache=None: forward(self, embedded) * bool(embedded.valid.tolist()),
     )
     assert [candidate.size.flops for candidate in candidates(settings)] == expected
+
+
+@pytest.mark.parametrize(
+    ("longest", "farthest"), [pytest.param(13, None, marks=pytest.mark.slow), (14, 12)]
+)
+def test_a_receptive_field_is_compared_with_the_longest_test_example(longest, farthest):
+    """Training examples have 12 tokens; a TCN of two blocks sees those up to 12 back."""
+    source = {"num_train": 40, "num_test": 20, "test_lengths": [12, longest]}
+    found = candidates(
+        Settings(
+            recipe="mechanism/screen",
+            preset="induction-heads",
+            overrides=[f"--data.source.{key}={value}" for key, value in source.items()],
+            backbones=["LSTM", "TCN"],
+            match="none",
+            depths=False,
+        )
+    )
+    assert [candidate.size.farthest for candidate in found] == [None, farthest]

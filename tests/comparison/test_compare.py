@@ -44,7 +44,6 @@ def test_cells_that_fail_are_in_the_table_and_the_others_finish(tmp_path):
     results = compare(
         "image/digits", backbones, out=tmp_path / "c", plugins=[str(PLUGIN)], jobs=2, **SMALL
     )
-    assert results.title.startswith("image/digits --preset debug: ")
     rows = results.by_name
     assert rows["Plain"].mean is not None
     assert [run.error for run in rows["Plain"].runs] == [None]

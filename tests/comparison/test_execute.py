@@ -198,9 +198,11 @@ def test_a_stop_ends_all_processes(execute, tmp_path, monkeypatch):
     monkeypatch.setattr("seqkit.comparison.execute.wait", stop)
     with pytest.raises(KeyboardInterrupt):
         execute([cell_of(1, sleeps=600), cell_of(2, sleeps=600)])
-    for path in tmp_path.glob("pid-*"):
+    processes = [int(path.name[4:]) for path in tmp_path.glob("pid-*")]
+    assert len(processes) == 2
+    for process in processes:
         with pytest.raises(ProcessLookupError):
-            os.kill(int(path.name[4:]), 0)
+            os.kill(process, 0)
 
 
 @pytest.mark.slow

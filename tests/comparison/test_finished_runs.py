@@ -34,7 +34,7 @@ def test_runs_of_a_plug_in_are_named_and_the_printed_commands_give_the_same_numb
     assert main(compare) == 0, "the same comparison again"
     assert main(["compare", *runs[:2], "--out", str(out), "--plugin", str(PLUGIN)]) == 2
     first = read_results(out / "results.json")
-    names = ["Plain", "MinGRU+null", f"Transformer ({runs[2]})", f"Transformer ({runs[3]})"]
+    names = ["Plain", "MinGRU+null", "Transformer, dim=16", "Transformer, dim=32"]
     assert [row.name for row in first.candidates] == names
     assert "faulty_backbones.py" in first.commands[0].partition("--plugin ")[2]
     for line in first.commands:

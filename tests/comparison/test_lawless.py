@@ -6,6 +6,7 @@ import pytest
 
 from seqkit import compare
 from seqkit.cli.main import main
+from seqkit.comparison.results import read_results
 from seqkit.errors import UsageError
 
 PLUGIN = Path(__file__).parents[1] / "runs" / "lawless_backbones.py"
@@ -50,6 +51,7 @@ def test_each_candidate_is_examined_once_and_no_run_again(words, here, monkeypat
 
     monkeypatch.setattr("seqkit.comparison.candidates.faults", faults)
     monkeypatch.setattr("seqkit.runs.examined.model.faults", faults)
+    monkeypatch.setattr("seqkit.runs.examined.model.grown", lambda prepared: [])
     assert main(words) == 0
     assert seen == ["ReadsThePast", "AddsTheNext"]
 
@@ -72,3 +74,38 @@ def test_one_that_is_allowed_is_never_better(words, here, tmp_path, capsys):
     runs = [str(folder / "runs" / name / "seed-1") for name in ("ReadsThePast", "AddsTheNext")]
     assert main(["compare", *runs, "--out", str(tmp_path / "both")]) == 0
     assert "is compared with no other, as it breaks" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.slow
+def test_one_whose_leak_has_grown_is_compared_with_none(words, here, tmp_path):
+    """The second candidate's gate is shut before training, and its training opens it at once."""
+    plugin = (tmp_path / "gate.py").resolve()
+    plugin.write_text(GATE, encoding="utf-8")
+    place = words.index("--backbones")
+    given = [*words[: place + 1], "GRU,Gate", *words[place + 2 :], "--plugin", str(plugin)]
+    assert main([*given, "--out", str(tmp_path / "grown")]) == 0
+    results = read_results(tmp_path / "grown" / "results.json")
+    assert results.by_name["GRU"].broken == []
+    line, *_ = results.by_name["Gate"].broken
+    assert "no token attends to the future" in line
+    assert line.endswith(" after training")
+
+
+GATE = """
+import torch
+from torch.nn.functional import pad
+from seqkit import register
+from seqkit.backbones import GRU
+
+@register("backbone")
+class Gate(GRU):
+    def __init__(self, dim: int, depth: int = 1, *, causal: bool = True):
+        super().__init__(dim, depth, causal=causal)
+        self.register_buffer("open", torch.zeros(()))
+
+    def forward(self, embedded, cache=None):
+        if torch.is_grad_enabled() and self.training:  # a step, and no examination
+            self.open.fill_(1.0)
+        hidden = super().forward(embedded, cache)
+        return hidden + self.open * pad(hidden, [0, 0, 0, 1])[:, 1:] * embedded.valid[..., None]
+"""

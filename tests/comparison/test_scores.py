@@ -14,6 +14,7 @@ from seqkit.comparison.scores import (
     example_scores,
     metric_of,
     per_byte,
+    scores_of,
 )
 from seqkit.comparison.statistics import Scores
 from seqkit.config import complete
@@ -21,6 +22,7 @@ from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.classify import Classify
 from seqkit.objectives.masked import Masked
+from seqkit.objectives.regress import Regress
 from seqkit.objectives.retrieval import Recall
 from seqkit.runs.prepare import untrained
 from seqkit.runs.run import run
@@ -63,6 +65,32 @@ def test_scores_of_examples_add_up_to_the_metric_of_the_split(recipe, tmp_path, 
     assert len(scores.numerator) == found["num_test"] == summary["num_test"]
     value = Scores.of([(1, scores.numerator, scores.denominator)]).values(metric)[0]
     assert value == pytest.approx(summary["metrics"][metric.name], rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("num_targets", [1, 3])
+def test_scores_at_once_are_those_row_by_row_also_where_targets_are_unknown(num_targets):
+    draw = torch.Generator().manual_seed(0)
+    target = torch.randn(20, num_targets, generator=draw)
+    objective = Regress()
+    objective.fit(list(target), None)
+    target[torch.rand(20, num_targets, generator=draw) < 0.3] = torch.nan
+    target[4] = torch.nan
+    rows = torch.randn(20, num_targets, generator=draw)
+    classes = torch.randint(-1, 3, (20,), generator=draw).where(torch.arange(20) != 4, -100)
+    classes[classes == -1] = -100
+    classify = Classify()
+    classify.fit([0, 1, 2], None)
+    for metric, one, prediction, right in (
+        ("rmse", objective, rows, target),
+        ("accuracy", classify, torch.randn(20, 3, generator=draw), classes),
+    ):
+        found = scores_of(METRICS[metric], one, prediction, right)
+        alone = [
+            scores_of(METRICS[metric], one, prediction[i : i + 1], right[i : i + 1])[0]
+            for i in range(20)
+        ]
+        torch.testing.assert_close(torch.tensor(found), torch.tensor(alone))
+        assert (0.0, 0.0) in found, "an example without a target counts nothing"
 
 
 def test_scores_stand_in_the_order_of_the_split_whatever_the_batches():

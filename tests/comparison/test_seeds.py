@@ -9,7 +9,7 @@ from seqkit.comparison.scores import METRICS
 from seqkit.comparison.seeds import CHANCE, GAPS, ahead_of_all, groups
 from seqkit.comparison.types import Results, Row, Run
 
-ACCURACY = Results(title="", recipe="", metric=METRICS["accuracy"], candidates=[], num_test=1000)
+ACCURACY = Results(recipe="", metric=METRICS["accuracy"], candidates=[], num_test=1000)
 LOSS = replace(ACCURACY, metric=METRICS["loss"])
 S4D = (0.8617, 0.9135, 0.9182, 0.9232, 0.932, 0.9323, 0.9338, 0.935, 0.938, 0.9405)
 MAMBA = (0.235, 0.6093, 0.6403, 0.8573, 0.989, 0.9997, 0.9998, 0.9998, 1.0, 1.0)

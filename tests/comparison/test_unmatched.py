@@ -36,7 +36,7 @@ def row(name):
 
 TUNING = Tuning(lr_trials=3, optimizers=["AdamW"], depths=False, seeds=[1001, 1002], by="accuracy")
 FAIR = Results(
-    title="", recipe="image/digits", metric=METRICS["accuracy"], candidates=[row("Transformer"), row("LSTM")],
+    recipe="image/digits", metric=METRICS["accuracy"], candidates=[row("Transformer"), row("LSTM")],
     match="parameters", num_test=1000, varied=["model.backbone"], seeds=[1, 2, 3], tuning=TUNING,
 )  # fmt: skip
 

@@ -116,16 +116,8 @@ SAFE = (
 )
 
 
-@pytest.fixture
-def without_plugins(monkeypatch):
-    """What other tests of this process registered is not part of the question."""
-    from seqkit.registry import lookup
-
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_recipe_reaches_classes_of_the_list_and_nothing_else(kind, without_plugins):
+def test_a_recipe_reaches_classes_of_the_list_and_nothing_else(kind):
     for component in components(kind).values():
         module, _, name = component.path.partition(":")
         assert component.path.startswith(SAFE), component
@@ -157,7 +149,7 @@ def reachable():
                 yield kind, component, below, 1 if is_torchs else field.num_given or 0
 
 
-def test_everything_that_a_recipe_reaches_is_a_public_class_of_the_lists(without_plugins):
+def test_everything_that_a_recipe_reaches_is_a_public_class_of_the_lists():
     """No function, nothing private, nothing found by its path: the classes that the table of components names."""
     found = {(kind, component.path): component for kind, component, *_ in reachable()}
     assert {kind for kind, _ in found} == set(KINDS)
@@ -238,8 +230,6 @@ def test_a_function_that_another_package_offers_as_a_component_is_refused(monkey
 
 def test_a_class_of_a_plug_in_is_a_component_as_ours_are(monkeypatch):
     from seqkit.backbones import LSTM
-
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
 
     @register("backbone")
     class Own(LSTM):
@@ -356,7 +346,6 @@ class Typed(Backbone):
 def test_a_plug_in_that_is_not_what_a_recipe_needs_is_refused_by_name(
     monkeypatch, cls, keys, message
 ):
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
     register("backbone")(cls)
     with pytest.raises(UsageError, match=message):
         build(complete("image/digits", "debug", {"model.backbone": {"type": cls.__name__, **keys}}))

@@ -14,7 +14,7 @@ from seqkit.config.merge import Node
 from seqkit.config.schema import MOST, Field
 from seqkit.errors import UsageError
 from seqkit.interfaces import Backbone
-from seqkit.registry import KINDS, lookup, register
+from seqkit.registry import register
 
 RECIPE = {
     "data": "digits",
@@ -506,7 +506,6 @@ class Grouped(Backbone):
 
 @pytest.fixture
 def grouped(monkeypatch):
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
     register("backbone")(Grouped)
     return {
         **RECIPE,

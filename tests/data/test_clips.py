@@ -64,6 +64,16 @@ def test_a_gif_and_a_folder_hold_the_frames_in_order(tmp_path):
     )
 
 
+def test_frames_of_one_number_have_an_order_that_no_folder_decides(tmp_path, monkeypatch):
+    place = folder(tmp_path / "a", drawn(1), "1.png")
+    folder(tmp_path / "b", [frame // 2 for frame in drawn(1)], "01.png")
+    (tmp_path / "b" / "01.png").rename(place / "01.png")
+    wanted = read_clip(place, 1, every)
+    listed = type(place).iterdir
+    monkeypatch.setattr(type(place), "iterdir", lambda self: reversed(list(listed(self))))
+    assert read_clip(place, 1, every).equal(wanted)
+
+
 def test_sampled_frames_of_an_mp4_are_those_of_all(tmp_path):
     path = mp4(tmp_path / "a.mp4", [np.full((16, 32), 5 * i, np.uint8) for i in range(47)])
     whole = read_clip(path, 1, every)

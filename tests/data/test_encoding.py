@@ -18,8 +18,8 @@ from seqkit.data.encoding import (
     split_fingerprint,
     tokenizer_fingerprint,
 )
+from seqkit.data.file_samples import of_files
 from seqkit.data.sample import Sample, Samples
-from seqkit.data.sources.folder import of_files
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokenizer, Tokens, TokenSpec
 from seqkit.raw import GraphData, Waveform
@@ -76,9 +76,10 @@ def test_a_split_from_the_disk_equals_the_one_in_memory(tmp_path, monkeypatch, r
 
 
 def test_the_second_time_nothing_is_encoded(on_disk, monkeypatch):
-    TokenizedDataset(named(graphs()), Graph(3), "training")
+    first = TokenizedDataset(named(graphs()), Graph(3), "training")
     monkeypatch.setattr(Graph, "encode", lambda *_: pytest.fail("was encoded again"))
-    TokenizedDataset(named(graphs()), Graph(3), "training")
+    again = TokenizedDataset(named(graphs()), Graph(3), "training")
+    assert again.lengths == first.lengths
 
 
 def test_a_sample_that_cannot_be_encoded_in_a_worker_is_named_and_nothing_is_kept(on_disk):

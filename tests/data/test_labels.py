@@ -11,7 +11,6 @@ from seqkit.cli.main import main
 from seqkit.data import DataModule, DataSource, Loading, Sample, Selection, Splits
 from seqkit.errors import DataError
 from seqkit.objectives import Classify, Regress
-from seqkit.registry import lookup
 from seqkit.tokenizers import Bytes
 
 BITS = [0, 1, 1, 0, 1, 0, 0, 1, 1, 0]
@@ -54,7 +53,7 @@ def padded(batches):
     return torch.cat(whole)
 
 
-def same(ours, theirs):
+def assert_same(ours, theirs):
     assert ours[:2] == theirs[:2]
     torch.testing.assert_close(ours[2], theirs[2], rtol=0, atol=0, equal_nan=True)
 
@@ -68,35 +67,39 @@ INTEGERS = {
 @pytest.mark.parametrize("kind", INTEGERS)
 @pytest.mark.parametrize("names", [None, ["no", "yes"]])
 def test_classes_of_another_type_are_the_plain_ones(kind, names):
-    same(data(Classify(), [INTEGERS[kind](x) for x in BITS], names), data(Classify(), BITS, names))
+    assert_same(
+        data(Classify(), [INTEGERS[kind](x) for x in BITS], names), data(Classify(), BITS, names)
+    )
 
 
 @pytest.mark.parametrize(
     "kind", [np.float64, np.float32, np.float16, np.longdouble, np.array, float]
 )
 def test_measurements_of_another_type_are_the_plain_ones(kind):
-    same(data(Regress(), [kind(x) for x in NUMBERS]), data(Regress(), NUMBERS))
+    assert_same(data(Regress(), [kind(x) for x in NUMBERS]), data(Regress(), NUMBERS))
     several = [[kind(x), 2 * kind(x)] for x in NUMBERS]
-    same(data(Regress(), several), data(Regress(), [[x, 2 * x] for x in NUMBERS]))
+    assert_same(data(Regress(), several), data(Regress(), [[x, 2 * x] for x in NUMBERS]))
 
 
 @pytest.mark.parametrize("kind", [bool, np.bool_, np.int16])
 def test_whole_numbers_are_measurements_too(kind):
-    same(data(Regress(), list(map(kind, BITS))), data(Regress(), BITS))
+    assert_same(data(Regress(), list(map(kind, BITS))), data(Regress(), BITS))
 
 
 @pytest.mark.parametrize("kind", [np.bool_, np.int32, np.int64])
 def test_an_array_of_classes_is_a_class_a_token(kind):
     each = [[(i + j) % 2 for j in range(2 * (i % 3 + 1))] for i in range(10)]
     plain = data(Classify(level="token"), [torch.tensor(x) for x in each])
-    same(data(Classify(level="token"), [np.array(x, kind) for x in each]), plain)
-    same(data(Classify(level="token"), [torch.tensor(x, dtype=torch.int32) for x in each]), plain)
+    assert_same(data(Classify(level="token"), [np.array(x, kind) for x in each]), plain)
+    assert_same(
+        data(Classify(level="token"), [torch.tensor(x, dtype=torch.int32) for x in each]), plain
+    )
 
 
 def test_an_array_of_numbers_is_a_tensor_of_them():
     each = [[float(i + j) for j in range(2 * (i % 3 + 1))] for i in range(10)]
     plain = data(Regress(level="token"), [torch.tensor(x) for x in each])
-    same(data(Regress(level="token"), [np.array(x) for x in each]), plain)
+    assert_same(data(Regress(level="token"), [np.array(x) for x in each]), plain)
 
 
 @pytest.mark.parametrize("objective", [Classify, Regress])
@@ -142,9 +145,6 @@ def test_truths_train_from_the_command_line_and_words_are_refused_in_one_line(
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()}
-    )
     (tmp_path / "truths_plugin.py").write_text(PLUGIN)
     words = [
         "fit",

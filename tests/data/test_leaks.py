@@ -29,8 +29,8 @@ def test_inputs_of_test_that_are_in_training_are_counted():
 def test_equal_inputs_with_another_target_are_counted_in_each_split():
     lines = said(test=["ay", "cx", "cx"], train=["ax", "bx", "by", "bx", "by"])
     assert lines[1:] == [
-        "data: 2 files of the train split are those of another example, with another target (first: train 2)",
-        "data: 1 files of the test split are those of another example, with another target (first: test 0)",
+        "data: train files that another example has, with another target: 2 (first: train 2)",
+        "data: test files that another example has, with another target: 1 (first: test 0)",
     ]
 
 

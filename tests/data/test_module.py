@@ -1,5 +1,6 @@
 import pickle
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from seqkit.data.batching import BatchLoader
 from seqkit.data.sources.table import Table
 from seqkit.errors import DataError
 from seqkit.interfaces import IGNORE, Adjacency, Objective, Tokenizer, Tokens, TokenSpec
-from seqkit.objectives import Classify, NextToken
+from seqkit.objectives import Classify, NextToken, Regress
 from seqkit.raw import GraphData
-from seqkit.tokenizers import Bytes, Characters, Graph, Ids, Join
+from seqkit.tokenizers import Bytes, Characters, Graph, Ids, Join, Series
 
 
 class Given(DataSource):
@@ -429,6 +430,19 @@ def test_the_seed_reaches(what):
     assert epoch(3) != epoch(4)
     if what == "order":
         assert sorted(epoch(3)) == sorted(epoch(4))
+
+
+@pytest.mark.parametrize(("m", "ahead", "number"), [(300, 4, 30), (60, 4, 15), (5, 9, 1)])
+def test_windows_of_a_forecast_are_in_runs_no_shorter_than_what_is_ahead(m, ahead, number):
+    windows = [
+        Sample([float(i), 1.0, 2.0], [float(j) for j in range(i, i + ahead)]) for i in range(m)
+    ]
+    data = DataModule(Given(windows, windows), Series(), Regress(forecast=True))
+    data.setup()
+    found = data.test_groups()
+    assert found == sorted(found)
+    assert len({*found}) == number
+    assert min(Counter(found).values()) >= min(m, ahead)
 
 
 def test_groups_of_test_examples_are_numbered_and_follow_a_limit():

@@ -422,5 +422,8 @@ def test_a_backbone_that_mixes_the_examples_of_a_row_is_refused():
 
 
 def test_backbones_and_convolutions_of_a_packed_run_are_supported(settings):
-    prepare(settings("--model.backbone", "LSTM"))
-    prepare(settings("--model.backbone.block.attention.convolution", "CausalConvolution"))
+    for given in (
+        ("--model.backbone", "LSTM"),
+        ("--model.backbone.block.attention.convolution", "CausalConvolution"),
+    ):
+        assert prepare(settings(*given)).data.loading.packing

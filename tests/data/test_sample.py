@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from seqkit.data import Sample, Samples, Splits
-from seqkit.data.sources.folder import of_files
+from seqkit.data.file_samples import of_files
 
 
 def test_files_are_read_on_access_and_have_names():

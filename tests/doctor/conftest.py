@@ -8,7 +8,6 @@ import pytest
 from seqkit.config import complete
 from seqkit.doctor.subject import subject_of
 from seqkit.recipes.text.shakespeare import Shakespeare
-from seqkit.registry import lookup
 from seqkit.registry.plugins import import_plugins
 
 FAULTS = Path(__file__).with_name("faults.py")
@@ -16,8 +15,6 @@ FAULTS = Path(__file__).with_name("faults.py")
 
 @pytest.fixture(autouse=True)
 def _faults(monkeypatch):
-    registered = {kind: dict(components) for kind, components in lookup._REGISTERED.items()}
-    monkeypatch.setattr(lookup, "_REGISTERED", registered)
     import_plugins([FAULTS])
     yield
     del sys.modules["faults"]

@@ -114,12 +114,12 @@ def model_of(backbone, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SPECIAL)
-def test_a_graph_gives_the_same_at_other_sizes(export_each, name):
-    export_each(model_of(*SPECIAL[name]), ("equal", "equal"))
+def test_a_graph_gives_the_same_at_other_sizes(assert_exported, name):
+    assert_exported(model_of(*SPECIAL[name]), ("equal", "equal"))
 
 
 @pytest.mark.slow
-def test_learned_positions_and_token_types_are_exported(export_each):
+def test_learned_positions_and_token_types_are_exported(assert_exported):
     """Of BERT, whose second table has two rows, with the tokens of RoBERTa, which begin in a later row of the first."""
     objective = Classify()
     objective.fit([0, 1], None)
@@ -127,7 +127,7 @@ def test_learned_positions_and_token_types_are_exported(export_each):
     model = Model(
         TokenSpec(vocab_size=13, num_axes=2), attending(causal=False), objective, position=position
     )
-    export_each(model, ("equal", "equal"))
+    assert_exported(model, ("equal", "equal"))
 
 
 def classifier(spec, backbone, **settings):

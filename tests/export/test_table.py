@@ -65,8 +65,8 @@ def exported_of(kind, name):
     ("kind", "name", "tokens"),
     [(*case, tokens) for case in CASES for tokens in exported_of(*case)],
 )
-def test_a_component_is_exported_or_refused_as_the_table_says(export_each, kind, name, tokens):
-    export_each(exported_models.model(kind, name, tokens), TABLE[kind, name][1])
+def test_a_component_is_exported_or_refused_as_the_table_says(assert_exported, kind, name, tokens):
+    assert_exported(exported_models.model(kind, name, tokens), TABLE[kind, name][1])
 
 
 def marks_of(recipe):
@@ -80,11 +80,11 @@ def marks_of(recipe):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", recipe_names())
-def test_a_recipe_is_exported_or_refused_as_the_table_says(export_each, recipe):
+def test_a_recipe_is_exported_or_refused_as_the_table_says(assert_exported, recipe):
     if "tasks" in read_recipe(recipe)[0]:
         assert marks_of(recipe) == ["refused", "refused"]
         with pytest.raises(UsageError, match="trains several tasks"):
             complete(recipe, "debug")
         return
     model, _ = untrained(complete(recipe, "debug"))
-    export_each(model, marks_of(recipe))
+    assert_exported(model, marks_of(recipe))

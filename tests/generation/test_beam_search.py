@@ -30,7 +30,7 @@ def undecided_model(name="Transformer"):
     return m
 
 
-def same(ours, theirs):
+def assert_same(ours, theirs):
     assert [len(found) for found in ours] == [len(found) for found in theirs]
     for a, b in zip(itertools.chain(*ours), itertools.chain(*theirs)):
         assert a.ids.equal(b.ids)
@@ -49,7 +49,7 @@ def test_a_cache_changes_no_hypothesis(name, context_length):
             "source": sources(name),
         }
         found = beam_search(m, RAGGED, 11, use_cache=True, **settings)
-        same(found, beam_search(m, RAGGED, 11, use_cache=False, **settings))
+        assert_same(found, beam_search(m, RAGGED, 11, use_cache=False, **settings))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,7 +61,7 @@ def test_a_batch_changes_no_hypothesis(name):
             alone = beam_search(
                 m, [RAGGED[i]], 11, beams=beams, stop=stop, source=sources(name, [i])
             )
-            same([found], alone)
+            assert_same([found], alone)
 
 
 def test_a_cache_that_is_not_reordered_gives_other_hypotheses(monkeypatch):
@@ -71,7 +71,7 @@ def test_a_cache_that_is_not_reordered_gives_other_hypotheses(monkeypatch):
     wrong = lambda self, rows: reorder(self, rows - rows % 3 if len(rows) == 9 else rows)  # noqa: E731
     monkeypatch.setattr(LayerCache, "reorder", wrong)
     with pytest.raises(AssertionError):
-        same(beam_search(m, RAGGED, 11, beams=BeamSearch(3)), right)
+        assert_same(beam_search(m, RAGGED, 11, beams=BeamSearch(3)), right)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -197,7 +197,7 @@ def test_a_search_that_ends_early_finds_what_one_without_end_finds(
             for table in tables(num_stop, 4, 9)
         ])  # fmt: skip
     for early, late in zip(*searched):
-        same(early, late)
+        assert_same(early, late)
 
 
 def hugging_face(model, source=None):
@@ -232,22 +232,23 @@ def hugging_face(model, source=None):
 
 
 @pytest.mark.parametrize(
-    ("name", "penalty"),
+    ("name", "penalty", "ends"),
     [
-        *(("Transformer", penalty) for penalty in (0.0, 1.0, 1.9, -0.7)),
-        ("GRU", 1.0),
-        ("Transformer, Transformer", 1.0),
+        *(("Transformer", penalty, "never") for penalty in (0.0, 1.0, 1.9, -0.7)),
+        *(("Transformer", penalty, ends) for penalty in (1.9, -0.7) for ends in (True, False)),
+        ("GRU", 1.0, "never"),
+        ("Transformer, Transformer", 1.0, "never"),
     ],
 )
 @pytest.mark.parametrize("stop", [[], STOP])
 @pytest.mark.filterwarnings("ignore")  # Hugging Face's about itself
-def test_hypotheses_and_scores_equal_hugging_faces(name, penalty, stop):
+def test_hypotheses_and_scores_equal_hugging_faces(name, penalty, ends, stop):
     m, steps, k = undecided_model(name), 7, 3
     ours = beam_search(
         m,
         RAGGED,
         steps,
-        beams=BeamSearch(k, length_penalty=penalty),
+        beams=BeamSearch(k, length_penalty=penalty, early_stopping=ends),
         stop=stop,
         source=sources(name),
     )
@@ -260,7 +261,7 @@ def test_hypotheses_and_scores_equal_hugging_faces(name, penalty, stop):
             num_beams=k,
             num_return_sequences=k,
             length_penalty=penalty,
-            early_stopping="never",
+            early_stopping=ends,
             eos_token_id=stop or None,
             pad_token_id=0,
             do_sample=False,
@@ -275,6 +276,20 @@ def test_hypotheses_and_scores_equal_hugging_faces(name, penalty, stop):
             assert mine.score == pytest.approx(float(score), abs=1e-4)
             ended += mine.stopped
     assert (ended > 0) == bool(stop)
+
+
+def test_a_search_that_ends_earlier_finds_other_hypotheses():
+    found = []
+    for ends in (True, False, "never"):
+        beams = BeamSearch(2, length_penalty=3.0, early_stopping=ends)
+        rows = [
+            beam_search(bigram_model(table), each_id(table), 9, beams=beams, stop=[0])
+            for table in tables(1, 4, 9)
+        ]
+        found.append([max(row, key=lambda one: one.score).score for each in rows for row in each])
+    at_once, heuristic, never = map(sum, found)
+    assert at_once < heuristic < never
+    assert all(early <= late + 1e-6 for early, late in zip(found[0], found[2]))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -328,6 +343,7 @@ def test_examples_of_a_batch_are_selected_with_the_numbers_beside_their_fields(r
         ({"num_beams": 0}, "num_beams=0"),
         ({"num_beams": 2.5}, "num_beams=2.5"),
         ({"length_penalty": float("nan")}, "length_penalty=nan"),
+        ({"early_stopping": "soon"}, "early_stopping='soon'"),
     ],
 )
 def test_an_impossible_setting_is_refused(settings, message):

@@ -17,7 +17,7 @@ def random_logits(seed):
     return 3 * torch.randn(B, V, generator=torch.Generator().manual_seed(seed))
 
 
-def same_distribution(ours, theirs):
+def assert_same_distribution(ours, theirs):
     """Both keep the same tokens, in the same proportions."""
     assert (ours == -torch.inf).equal(theirs == -torch.inf)
     assert_close(ours.softmax(-1).float(), theirs.softmax(-1))
@@ -39,7 +39,7 @@ def test_a_warper_equals_that_of_hugging_face(seed, settings, name, given):
     from transformers.generation import logits_process
 
     logits = random_logits(seed)
-    same_distribution(
+    assert_same_distribution(
         Sampling(**settings).warp_logits(logits), getattr(logits_process, name)(given)(None, logits)
     )
 
@@ -73,7 +73,7 @@ def test_all_warpers_together_equal_hugging_faces_in_its_order():
         hf.TopPLogitsWarper(0.8),
     ):
         theirs = warper(sequences, theirs)
-    same_distribution(ours, hf.MinPLogitsWarper(0.02)(sequences, theirs))
+    assert_same_distribution(ours, hf.MinPLogitsWarper(0.02)(sequences, theirs))
 
 
 def test_top_p_keeps_the_fewest_that_sum_to_p():

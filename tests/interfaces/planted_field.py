@@ -45,7 +45,7 @@ from seqkit.data.token_rows import Stored, batch_of, row_of  # noqa: E402
 from seqkit.data.windows import TextWindows  # noqa: E402
 from seqkit.interfaces import Adjacency, TokenBatch, Tokenizer, Tokens, TokenSpec  # noqa: E402
 from seqkit.objectives import Masked, NextToken  # noqa: E402
-from seqkit.testing.laws import other_content  # noqa: E402
+from seqkit.testing.changed_tokens import other_content  # noqa: E402
 from seqkit.testing.tokenizers import check_tokenizer  # noqa: E402
 
 

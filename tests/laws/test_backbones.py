@@ -1,6 +1,5 @@
 """Every registered tokenizer × backbone × (causal or not) keeps the laws, and every law notices a planted fault."""
 
-import json
 import sys
 from dataclasses import replace
 from functools import partial
@@ -25,6 +24,7 @@ from seqkit.raw import GraphData
 from seqkit.registry import components
 from seqkit.testing import (
     EmbeddedBackbone,
+    another_process,
     check_backbone,
     check_embedded_backbone,
     check_tokenizer,
@@ -35,10 +35,10 @@ from seqkit.testing import (
     synthetic,
     tokenizers,
 )
+from seqkit.testing.another_process import Made, is_the_same_in_another_process, run_elsewhere
 from seqkit.testing.backbones import KINDS
 from seqkit.testing.checks import SLOW, on_device
-from seqkit.testing.process import Elsewhere, run_elsewhere
-from seqkit.testing.tokenizers import is_the_same_in_another_process
+from seqkit.testing.process import fixed_generator
 
 DIM = 24
 laws = sys.modules["seqkit.testing.laws"]  # the package has a function of that name
@@ -84,12 +84,11 @@ def elsewhere():
     unfitted = AllTokenizers({name: sample.build() for name, sample in samples.items()})
     pairs = [(name, raw) for name, sample in samples.items() for raw in sample.raws]
     found = run_elsewhere(fitted, pairs, unfitted)
-    states = json.loads(found.state)
     return {
         name: (
             [x for x, (one, _) in zip(found.tokens, pairs, strict=True) if one == name],
             [x for x, (one, _) in zip(found.anew, pairs, strict=True) if one == name],
-            states.get(name),
+            found.state.get(name),
         )
         for name in samples
     }
@@ -101,8 +100,8 @@ def test_a_tokenizer_makes_the_same_tokens_in_another_process(name, elsewhere, m
     sample, (tokens, anew, state) = SAMPLES[name](), elsewhere[name]
     assert len(tokens) == len(anew) == len(sample.raws)
     assert (state is None) == (not hasattr(sample.build(), "fit"))
-    found = Elsewhere(tokens, None if state is None else json.dumps(state), anew)
-    monkeypatch.setattr(tokenizers, "run_elsewhere", lambda *_: found)
+    found = Made(tokens, state, anew)
+    monkeypatch.setattr(another_process, "run_elsewhere", lambda *_: found)
     is_the_same_in_another_process(sample.fitted(), sample.raws, sample.build)
 
 
@@ -760,7 +759,7 @@ def test_check_embedded_backbone_needs_examples_of_different_lengths():
 def test_all_that_a_check_makes_is_on_its_device_also_what_a_generator_of_the_cpu_draws():
     with on_device("meta"):
         drawn = [
-            torch.randn(2, generator=laws.fixed_generator()),
+            torch.randn(2, generator=fixed_generator()),
             torch.tensor([1]),
             *LSTM(DIM).parameters(),
         ]

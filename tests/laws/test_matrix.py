@@ -37,7 +37,7 @@ from seqkit.testing.laws import (
 MODALITIES = ("text", "image", "graph")
 
 
-def keeps_the_laws_or_is_refused(name, position, causal, block, norm, modality):
+def check_laws_or_refusal(name, position, causal, block, norm, modality):
     """True: the laws hold; False: it is refused when built. Anything else raises."""
     spec, examples = synthetic()[modality]
     try:
@@ -87,7 +87,7 @@ CELLS = list(
 def test_a_combination_keeps_the_laws_or_is_refused_when_built(cell, index):
     name, position, causal, modality = cell
     block, norm = list(itertools.product(BLOCKS, NORMS))[index % 6]
-    keeps_the_laws_or_is_refused(name, position, causal, block, norm, modality)
+    check_laws_or_refusal(name, position, causal, block, norm, modality)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -100,7 +100,7 @@ def test_laws_hold_of_layers_that_get_the_real_tokens_alone(modality, causal, mo
     monkeypatch.setattr(transformer, "packing_of", lambda x: (rows.append(x.valid), pack(x))[1])
     monkeypatch.setattr(batch, "rounded_up", lambda count: count)
     name = "EdgeAttention" if modality == "graph" else "ScaledDotProductAttention"
-    assert keeps_the_laws_or_is_refused(name, "none", causal, PreNormBlock, nn.LayerNorm, modality)
+    assert check_laws_or_refusal(name, "none", causal, PreNormBlock, nn.LayerNorm, modality)
     assert rows
 
 
@@ -121,13 +121,12 @@ def test_all_blocks_and_norms_keep_the_laws_with_a_mechanism(name):
     for position, first, block, norm, modality in cells:
         ways = (bool(first), not first)
         if any(
-            keeps_the_laws_or_is_refused(name, position, causal, block, norm, modality)
-            for causal in ways
+            check_laws_or_refusal(name, position, causal, block, norm, modality) for causal in ways
         ):
             kept.add((block, norm))
     for block, norm in {pair for _, pair in blocks} - kept:  # it takes no graph
         if any(
-            keeps_the_laws_or_is_refused(name, "none", causal, block, norm, "text")
+            check_laws_or_refusal(name, "none", causal, block, norm, "text")
             for causal in (False, True)
         ):
             kept.add((block, norm))

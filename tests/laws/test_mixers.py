@@ -4,7 +4,6 @@ The lists come from the registry, so that a mixer is checked from the day on whi
 """
 
 import itertools
-import sys
 from dataclasses import replace
 from functools import partial
 
@@ -33,9 +32,9 @@ from seqkit.testing import (
 )
 from seqkit.testing import check as check_any
 from seqkit.testing import objectives as objective_laws
+from seqkit.testing.embedded_backbone import leave_zero
 from seqkit.tokenizers import Characters
 
-laws = sys.modules["seqkit.testing.laws"]
 ATTENTION = "MultiHeadAttention"
 NAMES = sorted(components("mixer"))  # now: tests of other files register more
 CARRY_STATE = [name for name in NAMES if find("mixer", name).load().carries_state]
@@ -62,7 +61,7 @@ def model_of(names, causal=True, modality="text", **settings):
     spec, examples = synthetic()[modality]
     torch.manual_seed(0)
     model = EmbeddedBackbone(spec, stack(names, causal, **settings))
-    laws.leave_zero(model.backbone)
+    leave_zero(model.backbone)
     return model, examples
 
 

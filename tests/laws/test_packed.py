@@ -22,7 +22,7 @@ from seqkit.testing import EmbeddedBackbone, synthetic
 from seqkit.testing.long_laws import long_texts
 
 DIM = 24
-packed_equals_separate = sys.modules["seqkit.testing.laws"].packed_equals_separate
+check_packed_equals_separate = sys.modules["seqkit.testing.laws"].packed_equals_separate
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -31,14 +31,14 @@ def test_packed_sequences_are_as_apart(name, causal):
     backbone = backbones()[name](DIM, causal=causal)
     assert backbone.supports_segments
     for spec, examples in (synthetic()["text"], long_texts()):
-        packed_equals_separate(EmbeddedBackbone(spec, backbone), examples)
+        check_packed_equals_separate(EmbeddedBackbone(spec, backbone), examples)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_packed_runs_of_towers_are_as_apart(causal):
     parts = {"text": GRU(DIM, 1, causal=causal), "series": TCN(DIM, 1, causal=causal)}
     spec, examples = synthetic()["joined"]
-    packed_equals_separate(EmbeddedBackbone(spec, Towers(parts)), examples)
+    check_packed_equals_separate(EmbeddedBackbone(spec, Towers(parts)), examples)
 
 
 def packed_otherwise(kind, wrong, **settings):
@@ -192,4 +192,4 @@ def test_the_law_names_a_planted_fault(fault):
         examples = [x.at(slice(5)) for x in examples[:2]]
     model = EmbeddedBackbone(spec, build())
     with pytest.raises(AssertionError, match=sentence):
-        packed_equals_separate(model, examples)
+        check_packed_equals_separate(model, examples)

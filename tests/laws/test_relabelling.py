@@ -54,7 +54,7 @@ def graph_data(graph, directed=False):
     return GraphData(torch.zeros(len(graph), 0), edges, directed=directed)
 
 
-def relabelling_changes_nothing(tokenizer, make, graph):
+def assert_relabelling_changes_nothing(tokenizer, make, graph):
     """Hidden states of the nodes move with them, and those of tokens that are no nodes have the same sum."""
     n = len(graph.nodes)
     torch.manual_seed(0)
@@ -92,11 +92,11 @@ def graph_tokenizer(encoding, directed=False):
 def test_no_encoding_depends_on_the_order_of_the_nodes(name, backbone):
     encoding = components("graph_encoding")[name].load()()
     for graph in GRAPHS.keys() - (DEGENERATE if name == "Laplacian" else set()):
-        relabelling_changes_nothing(
+        assert_relabelling_changes_nothing(
             graph_tokenizer(encoding), BACKBONES[backbone], graph_data(GRAPHS[graph])
         )
     if name != "Laplacian":
-        relabelling_changes_nothing(
+        assert_relabelling_changes_nothing(
             graph_tokenizer(encoding, True),
             BACKBONES[backbone],
             graph_data(networkx.DiGraph(SPIDER), True),
@@ -107,7 +107,7 @@ def test_no_encoding_depends_on_the_order_of_the_nodes(name, backbone):
 def test_eigenvectors_of_a_repeated_eigenvalue_fail_the_law(graph):
     """Known: any rotation of them is as good (`Laplacian` says so)."""
     with pytest.raises(AssertionError, match="relabel"):
-        relabelling_changes_nothing(
+        assert_relabelling_changes_nothing(
             graph_tokenizer(Laplacian()), BACKBONES["GIN"], graph_data(GRAPHS[graph])
         )
 
@@ -166,7 +166,7 @@ class DistanceByIndex(OneColumn):
 @pytest.mark.parametrize("backbone", ["Transformer", "GIN"])
 def test_the_law_catches_planted_faults(faulty, backbone):
     with pytest.raises(AssertionError, match="relabel"):
-        relabelling_changes_nothing(
+        assert_relabelling_changes_nothing(
             graph_tokenizer(faulty()), BACKBONES[backbone], graph_data(SPIDER)
         )
 

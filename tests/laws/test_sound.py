@@ -26,7 +26,7 @@ def sound(t, seed=0):
     return torch.rand(t, generator=torch.Generator().manual_seed(seed)) - 0.5
 
 
-def a_delay_moves_tokens(tokenizer, step, edge):
+def assert_a_delay_moves_tokens(tokenizer, step, edge):
     """Sound before a recording, `step` samples for each step of time, leaves its tokens as they are, so much later.
 
     edge: samples at either end whose tokens may depend on what is beyond.
@@ -46,7 +46,7 @@ def a_delay_moves_tokens(tokenizer, step, edge):
     assert checked > 10, f"only {checked} tokens have a time within the recording"
 
 
-def a_stem_has_its_length(tokenizer, sizes):
+def assert_a_stem_has_its_length(tokenizer, sizes):
     """As many tokens as the convolutions make of the whole clip; one for a clip that is shorter than a window."""
     layers = nn.Sequential(*(nn.Conv1d(1, 1, *each) for each in zip(sizes.kernels, sizes.strides)))
     for t in [
@@ -82,11 +82,11 @@ TOKENIZERS = {
 
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_a_delay_moves_tokens(name):
-    a_delay_moves_tokens(*TOKENIZERS[name])
+    assert_a_delay_moves_tokens(*TOKENIZERS[name])
 
 
 def test_a_stem_has_its_length():
-    a_stem_has_its_length(SampleWindows(RATE, convolutions=STEM), STEM)
+    assert_a_stem_has_its_length(SampleWindows(RATE, convolutions=STEM), STEM)
 
 
 class Faulty(SampleWindows):
@@ -117,10 +117,10 @@ class Faulty(SampleWindows):
 )
 def test_a_delay_shows_a_planted_fault(fault):
     with pytest.raises(AssertionError, match=r"no token is 4 steps after|not close|only 0 tokens"):
-        a_delay_moves_tokens(Faulty(fault), STEM.hop_samples, STEM.window_samples)
+        assert_a_delay_moves_tokens(Faulty(fault), STEM.hop_samples, STEM.window_samples)
 
 
 @pytest.mark.parametrize("fault", ["drops the last", "pads to a hop"])
 def test_the_length_shows_a_planted_fault(fault):
     with pytest.raises(AssertionError, match=r"of \d+ samples"):
-        a_stem_has_its_length(Faulty(fault), STEM)
+        assert_a_stem_has_its_length(Faulty(fault), STEM)

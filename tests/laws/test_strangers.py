@@ -12,7 +12,6 @@ from conftest import backbones
 from seqkit.interfaces import TokenBatch
 from seqkit.model import Model
 from seqkit.objectives import Classify, Masked, NextToken, Regress
-from seqkit.registry import KINDS, lookup
 from seqkit.testing import check_tokenizer
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-tokenizer.md"
@@ -30,7 +29,6 @@ def source_of(module):
 @pytest.fixture(params=STRANGERS)
 def stranger(request, tmp_path, monkeypatch):
     """A tokenizer of the page."""
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
     file = tmp_path / f"{request.param}.py"
     file.write_text(source_of(request.param), encoding="utf-8")
     spec = spec_from_file_location(request.param, file)

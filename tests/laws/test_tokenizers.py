@@ -26,9 +26,8 @@ from laws.sound_tokenizers import SOUND
 from seqkit.errors import DataError
 from seqkit.interfaces import Tokens, TokenSpec
 from seqkit.registry import components
-from seqkit.testing import BrokenLawsError, check_tokenizer, tokenizers
-from seqkit.testing.process import Elsewhere
-from seqkit.testing.tokenizers import is_the_same_in_another_process
+from seqkit.testing import BrokenLawsError, another_process, check_tokenizer
+from seqkit.testing.another_process import Made, is_the_same_in_another_process
 from seqkit.testing.unseen import OF_OTHERS
 
 
@@ -281,7 +280,7 @@ def test_every_law_of_other_examples_has_a_fault_that_it_alone_names():
 def test_tokens_that_another_process_makes_otherwise_are_noticed(monkeypatch):
     right = [Sound().encode(raw) for raw in RAWS]
     for found in (right, right[::-1], ["an OSError"] * len(RAWS)):
-        monkeypatch.setattr(tokenizers, "run_elsewhere", lambda *_, found=found: Elsewhere(found))
+        monkeypatch.setattr(another_process, "run_elsewhere", lambda *_, found=found: Made(found))
         with (
             nullcontext()
             if found is right

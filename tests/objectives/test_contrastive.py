@@ -39,7 +39,7 @@ from seqkit.nn.projection import LinearProjection
 from seqkit.objectives import Contrastive
 from seqkit.objectives.contrastive import MAX_SCALE, Candidates, fingerprints, multi_positive_loss
 from seqkit.objectives.retrieval import Recall
-from seqkit.report.samples import NUM_NEAREST, NUM_QUERIES
+from seqkit.report.samples.nearest import NUM_NEAREST, NUM_QUERIES
 from seqkit.runs.answers import vectors
 from seqkit.runs.mixture import load
 from seqkit.runs.prepare import data_module
@@ -428,7 +428,7 @@ def test_a_run_is_tested_reported_and_gives_cosines_and_vectors(tmp_path, capsys
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     assert 0 <= summary["metrics"]["recall@1"] <= 1
     page = (run / "report.html").read_text(encoding="utf-8")
-    assert "recall@1" in page
+    assert "recall at 1" in page
     assert "Nearest examples" in page
     section = page[page.index("Nearest examples") :]
     pairs = [f"{a} → {b}" for a, b in permutations(["image", "sound", "word"], 2)]

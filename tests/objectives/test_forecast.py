@@ -79,6 +79,12 @@ def test_data_and_targets_of_another_level_give_predictions_of_that_level():
     assert_close(found[1], found[0] + 50.0, atol=5e-3, rtol=0)
 
 
+def test_a_forecast_of_classes_is_refused():
+    with pytest.raises(UsageError, match=r"the data has classes \(2\); give windows with --data"):
+        Regress(forecast=True).fit([0, 1, 1], ["funnel", "bell"])
+    Regress(forecast=True).fit([[0], [1], [1]], ["next"])
+
+
 def test_before_training_a_forecast_is_near_the_last_value_of_its_column():
     data, model = prepared()
     raws = [data.splits().test[i].raw for i in range(20)]

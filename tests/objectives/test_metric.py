@@ -20,6 +20,7 @@ def test_a_metric_known_by_name_is_better_where_torchmetrics_says(name):
 def test_names_that_nobody_knows_are_better_higher_and_recalls_are_shares():
     assert find_metric("yours").higher_is_better
     assert find_metric("yours").text(0.5) == "0.500"
+    assert find_metric("r2").text(-0.0004) == "0.000"
     assert find_metric("image_to_text@5").text(0.5) == "50.00 %"
     assert find_metric("loss") is METRICS["loss"]
 

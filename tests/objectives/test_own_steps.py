@@ -10,7 +10,6 @@ import pytest
 from seqkit.cli.main import main
 from seqkit.comparison.scores import example_scores, metric_of
 from seqkit.config import complete
-from seqkit.registry import lookup
 from seqkit.registry.plugins import import_plugins
 from seqkit.runs.prepare import prepare
 from seqkit.training.module import TrainingModule
@@ -91,9 +90,6 @@ SMALL = ["--preset", "debug", "--model.backbone.dim", "16", "--model.backbone.de
 def plugin(tmp_path, monkeypatch):
     path = tmp_path / "own_steps.py"
     path.write_text(OWN, encoding="utf-8")
-    monkeypatch.setattr(
-        lookup, "_REGISTERED", {kind: dict(known) for kind, known in lookup._REGISTERED.items()}
-    )
     yield path
     sys.modules.pop(path.stem, None)
 

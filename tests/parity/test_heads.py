@@ -1,4 +1,4 @@
-"""Heads of docs/concepts.md give the logits of Hugging Face's, on padded batches."""
+"""Heads of docs/families.md give the logits of Hugging Face's, on padded batches."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ from seqkit.nn.embedder import Embedder, EmbeddingSettings
 from seqkit.nn.position.absolute import NoPosition
 from seqkit.pretrained.folder import settings, weights
 
-PAGE = Path(__file__).parents[2] / "docs" / "concepts.md"
+PAGE = Path(__file__).parents[2] / "docs" / "families.md"
 LINES = dict(
     re.findall(
         r"^\| ([^|`]+) \| `(\{type: .+\})` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE

@@ -1,4 +1,4 @@
-"""What padding changes in transformers itself: the table in docs/pretrained.md, beside our 0 of test_padding.py.
+"""What padding changes in transformers itself: the figures of docs/pretrained.md, beside our 0 of test_padding.py.
 
 `python tests/pretrained/padding_of_transformers.py [TYPE …]` prints each type where it is 0.001 or more: by what share
 of the largest number an example differs from itself alone, beside longer ones with padding on a side or inside, and in

@@ -17,7 +17,7 @@ from seqkit.errors import DataError, UsageError
 from seqkit.generation.prompts_to_text import generate_texts
 from seqkit.generation.sampling import Sampling
 from seqkit.interfaces import TokenBatch, Tokens
-from seqkit.pretrained.folder import settings
+from seqkit.pretrained.folder import settings, weights
 from seqkit.raw import Waveform
 from seqkit.runs.answers import vectors
 from seqkit.runs.exported import to_hf
@@ -61,6 +61,12 @@ MODELS = {
     "Blenderbot": ("ForConditionalGeneration", {**BART, "decoder_start_token_id": 0}),
     "UMT5": ("ForConditionalGeneration", T5),
     "Whisper": ("ForConditionalGeneration", WHISPER),
+    "T5 v1.1 without a head": (
+        "ForConditionalGeneration",
+        {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    ),
+    "MT5 without a head": ("ForConditionalGeneration", T5),
+    "UMT5 without a head": ("ForConditionalGeneration", T5),
 }
 """Classes and sizes, by the model's name and what is special about it."""
 GENERATED = {
@@ -72,6 +78,9 @@ GENERATED = {
 }  # fmt: skip
 """Keys of generation_config.json."""
 TEXTS = ["w3 w7 w11 w5 w20", "w4", "w9 w9 w12"]
+
+
+HEADLESS = tuple(name for name in MODELS if name.endswith("without a head"))
 
 
 def theirs_of(place, name):
@@ -151,7 +160,8 @@ def test_logits_from_raw_examples_and_the_same_bytes_back(tmp_path, name):
         ).logits
         assert_equal(doubled(run.model)(batch), right, batch.valid)
     assert to_hf(run, tmp_path / "back") == []
-    for file in ("model.safetensors", "config.json", "generation_config.json"):
+    files = ("config.json", "generation_config.json", "model.safetensors")
+    for file in files[:2] if name in HEADLESS else files:
         assert (tmp_path / "back" / file).read_bytes() == (
             tmp_path / "theirs" / file
         ).read_bytes(), file
@@ -160,6 +170,37 @@ def test_logits_from_raw_examples_and_the_same_bytes_back(tmp_path, name):
         for place in ("theirs", "back")
     ]
     assert ids[0] == ids[1]
+
+
+@pytest.mark.parametrize("name", HEADLESS)
+def test_a_head_that_the_file_lacks_is_the_table_of_ids(tmp_path, name):
+    theirs, run = imported(tmp_path, name)
+    held = load_file(tmp_path / "theirs" / "model.safetensors")
+    assert "lm_head.weight" not in held
+    assert theirs.lm_head.weight is theirs.shared.weight
+    to_hf(run, tmp_path / "back")
+    back = load_file(tmp_path / "back" / "model.safetensors")
+    assert back.pop("lm_head.weight").equal(held["shared.weight"])
+    assert all(back[key].equal(x) for key, x in held.items())
+    again = type(theirs).from_pretrained(tmp_path / "back")
+    assert again.lm_head.weight is again.shared.weight
+
+
+@pytest.mark.parametrize(
+    "kind", ["SequenceClassification", "TokenClassification", "QuestionAnswering"]
+)
+def test_the_encoder_of_a_t5_with_another_head_is_read(tmp_path, kind):
+    theirs = doubled(save(tmp_path, "T5", T5, f"For{kind}"))
+    found, left_out, _ = weights(tmp_path, "Classify")
+    assert found["backbone.norm.weight"].equal(
+        dict(theirs.named_parameters())[f"{PLACES.get(kind, '')}encoder.final_layer_norm.weight"]
+    )
+    assert {name.split(".")[0] for name in left_out} <= {"decoder", *HEADS}
+    assert {name.split(".")[0] for name in left_out} & {*HEADS}
+
+
+PLACES = dict.fromkeys(["SequenceClassification", "TokenClassification"], "transformer.")
+HEADS = ("classification_head", "classifier", "qa_outputs")
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -25,12 +25,14 @@ from foreign_models import (
     SIMILAR,
     TEXT_CONFIG,
     VOCAB,
+    save,
     saved,
     words_of,
 )
 from harmless import assert_any_other_value_counts
 from parity import alone, assert_equal, doubled
 from safetensors.torch import load_file, save_file
+from test_encoder_decoder import T5
 from tiers import one_in
 from tokenizers import Tokenizer, models
 from whole import assert_same_generation
@@ -445,6 +447,53 @@ def test_what_transformers_reads_otherwise_is_refused(tmp_path, name, keys, said
     configured(tmp_path, **keys)
     with pytest.raises(DataError, match=said):
         settings(tmp_path, "NextToken")
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "said"),
+    [
+        ("GptOss", {"sliding_window": 1}, "sliding_window is 1, .* from 2 to"),
+        ("RecurrentGemma", {"attention_window_size": 1}, "attention_window_size is 1"),
+        ("Llama", {"num_key_value_heads": 2}, "num_key_value_heads is 2, .* a divisor of 3 heads"),
+        ("ModernBert", {"local_attention": 1}, "local_attention is 1"),
+        ("DebertaV2", {"position_buckets": 2}, "position_buckets is 2, .* from 4 to"),
+        ("DebertaV2", {"max_relative_positions": 5}, "max_relative_positions is 5, .* from 6 to"),
+        ("MPNet", {"relative_attention_num_buckets": 8}, "relative_attention_num_buckets is 8"),
+    ],
+)
+def test_a_size_that_cannot_be_built_is_refused_by_the_key_of_the_folder(
+    tmp_path, name, keys, said
+):
+    saved(tmp_path, name, {**DECODERS, **ENCODERS}[name], own_class(name))
+    configured(tmp_path, **keys)
+    with pytest.raises(DataError, match=rf"config\.json: {said}"):
+        settings(tmp_path, "NextToken" if name in DECODERS else "Masked")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"relative_attention_num_buckets": 7},
+        {"relative_attention_num_buckets": 2},
+        {"relative_attention_max_distance": 4},
+    ],
+)
+def test_distances_of_a_t5_are_refused_by_their_key(tmp_path, keys):
+    (key,) = keys
+    save(tmp_path, "T5", T5, "ForConditionalGeneration")
+    configured(tmp_path, **keys)
+    with pytest.raises(DataError, match=rf"config\.json: {key} is {keys[key]}, "):
+        settings(tmp_path, "Seq2Seq")
+
+
+def test_a_weight_that_is_missing_is_said_with_the_class_of_the_folder(tmp_path):
+    saved(tmp_path, "Bert", BERT, "ForMaskedLM")
+    configured(tmp_path, architectures=["BertForSomething"])
+    rewritten(tmp_path, lambda held: held.pop("bert.embeddings.word_embeddings.weight"))
+    with pytest.raises(
+        DataError, match="which a bert that seqkit reads has; if a BertForSomething"
+    ):
+        weights(tmp_path, "Classify")
 
 
 def test_longrope_is_read_up_to_the_length_at_which_transformers_turns_all_tokens_otherwise(

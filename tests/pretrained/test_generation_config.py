@@ -56,6 +56,8 @@ def written(theirs, **keys):
         {"num_beams": 4, "bad_words_ids": [[5], [7], [8], [20]], "early_stopping": "never"},
         {"num_beams": 4, "begin_suppress_tokens": [*range(9)], "early_stopping": "never"},
         {"num_beams": 4, "length_penalty": 2.5, "early_stopping": "never"},
+        {"num_beams": 4, "length_penalty": 2.5, "early_stopping": False},
+        {"num_beams": 4, "length_penalty": 2.5, "early_stopping": True},
     ],
 )
 def test_a_text_is_that_of_their_library(tmp_path, keys):
@@ -100,7 +102,8 @@ def test_the_command_writes_as_published_and_flags_come_first(tmp_path, capsys):
         ({"do_sample": True, "num_beams": 4}, Sampling(top_k=50)),
         ({"do_sample": False, "temperature": 0.6}, Sampling(temperature=0)),
         ({"repetition_penalty": 1.1, "top_k": 7}, Sampling(top_k=7, repetition_penalty=1.1)),
-        ({"num_beams": 2, "length_penalty": 0.3}, BeamSearch(2, 0.3)),
+        ({"num_beams": 2, "length_penalty": 0.3}, BeamSearch(2, 0.3, False)),
+        ({"num_beams": 2, "early_stopping": True}, BeamSearch(2, early_stopping=True)),
     ],
 )
 def test_settings_are_read_as_their_library_means_them(tmp_path, keys, right):
@@ -132,8 +135,6 @@ def test_ids_of_another_tokenizer_mean_nothing(tmp_path):
     [
         ({"no_repeat_ngram_size": 3, "do_sample": True}, "no_repeat_ngram_size=3"),
         ({"num_beams": 4, "do_sample": True}, "num_beams=4"),
-        ({"num_beams": 4, "early_stopping": True}, "early_stopping=True"),
-        ({"num_beams": 4, "early_stopping": False}, "early_stopping=False"),
         ({"num_beams": 4, "repetition_penalty": 1.2}, "repetition_penalty=1.2"),
         ({"length_penalty": 2.0}, "length_penalty=2.0"),
         ({"max_length": 4096}, "max_length=4096"),
@@ -167,6 +168,7 @@ def test_every_key_of_their_library_at_its_usual_value_says_nothing(tmp_path, ca
         ({"top_k": 2.5}, "top_k=2.5"),
         ({"num_beams": "many"}, "num_beams is 'many'"),
         ({"num_beams": 0}, "num_beams=0"),
+        ({"num_beams": 3, "early_stopping": "soon"}, "early_stopping='soon'"),
         ({"do_sample": "yes"}, "do_sample is 'yes'"),
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),
         ({"suppress_tokens": {"a": 1}}, "suppress_tokens is"),

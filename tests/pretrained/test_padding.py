@@ -13,13 +13,8 @@ from seqkit.generation import BeamSearch, generate
 from seqkit.interfaces import TokenBatch
 from seqkit.nn.position.convolutional import ConvolutionalPosition
 from seqkit.pretrained.families import FAMILIES
-from seqkit.testing.laws import (
-    EmbeddedBackbone,
-    assert_steps,
-    has_cache,
-    packed_equals_separate,
-    padding_may_hold_anything,
-)
+from seqkit.testing.embedded_backbone import EmbeddedBackbone, has_cache
+from seqkit.testing.laws import assert_steps, packed_equals_separate, padding_may_hold_anything
 
 
 class Imported(EmbeddedBackbone):

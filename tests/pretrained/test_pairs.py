@@ -23,11 +23,13 @@ from paired_models import (
 from parity import assert_equal, doubled
 from safetensors.torch import load_file, save_file
 
+from seqkit.backbones.compatibility import check_compatible
 from seqkit.cli.main import main
 from seqkit.config import build, build_model, complete
 from seqkit.data.inputs import Input
 from seqkit.errors import DataError, UsageError
 from seqkit.interfaces import TokenBatch
+from seqkit.objectives import Masked
 from seqkit.pretrained.folder import settings
 from seqkit.runs.answers import vectors
 from seqkit.runs.exported import to_hf
@@ -314,12 +316,13 @@ def test_weights_are_all_read_or_the_file_is_refused(tmp_path, name, change, sai
 
 def test_an_objective_that_needs_the_parts_together_is_refused(tmp_path):
     saved(tmp_path, "clip")
-    config = complete(
-        "multimodal/clip", "debug", {"model.init": str(tmp_path), "model.objective": "Masked"}
-    )
-    built = build(config)
-    with pytest.raises(UsageError, match="Masked needs the parts together"):
-        build_model(built, built.tokenizer.spec)
+    changed = {"model.init": str(tmp_path), "model.objective": "Masked"}
+    with pytest.raises(UsageError, match="Masked needs them together"):
+        complete("multimodal/clip", "debug", changed)
+    built = build(complete("multimodal/clip", "debug", {"model.init": str(tmp_path)}))
+    spec = built.tokenizer.spec
+    with pytest.raises(ValueError, match="Masked needs the parts together"):
+        check_compatible(spec, build_model(built, spec).backbone, Masked())
 
 
 # ── texts of fixed lengths ────────────────────────────────────────────────────────────────────────────────────────────

@@ -23,11 +23,6 @@ BASES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _own_table(monkeypatch):
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in KINDS})
-
-
 def test_listing_imports_no_torch():
     code = (
         "import sys; from seqkit.registry import KINDS, components; [components(k) for k in KINDS]; "

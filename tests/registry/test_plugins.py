@@ -78,7 +78,6 @@ def test_names_that_are_taken_are_named_in_the_list_and_the_first_is_used(
 
 
 def test_a_plug_in_file_is_listed(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(lookup, "_REGISTERED", {kind: {} for kind in lookup.KINDS})
     source = "import seqkit\n@seqkit.register('tokenizer', 'Mine', what='of mine')\nclass Mine(seqkit.Tokenizer): ...\n"
     (tmp_path / "mine_file.py").write_text(source, encoding="utf-8")
     assert main(["list", "tokenizers", "--plugin", str(tmp_path / "mine_file.py")]) == 0

@@ -2,13 +2,13 @@
 
 import math
 import os
-import re
 import signal
 from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
 from reliability import in_processes, on_disk
+from reliability.__main__ import tried
 from reliability.around_runs import RUN_FLAGS
 from reliability.forked import Lost, Silent, forked, write_data
 from reliability.rows import ROWS, quick
@@ -45,10 +45,9 @@ def slow_if(is_slow):
 def test_a_run_survives_faults(data, tmp_path, monkeypatch, name):
     """Those that no other test injects: damaged recipes, tables, caches and folders have tests of their own."""
     monkeypatch.setattr(in_processes, "LIMIT", math.inf)  # a busy machine is no fault
-    for case in quick(name, data):
-        folder = tmp_path / re.sub(r"\W+", "-", case.name)
-        folder.mkdir()
-        case.work(folder)
+    outcomes = [tried(case, tmp_path) for case in quick(name, data)]
+    assert {each["name"]: each["lost"] for each in outcomes if each["lost"]} == {}
+    assert outcomes
 
 
 @pytest.mark.slow
@@ -62,13 +61,13 @@ def test_a_checkpoint_that_is_taken_though_it_is_damaged_is_no_survival(
 
 
 def test_the_flags_that_are_tried_are_all_that_there_are():
-    for name, tried in RUN_FLAGS.items():
+    for name, flags in RUN_FLAGS.items():
         module_of(name).add_arguments(command := ArgumentParser())
         options = {option for action in command._actions for option in action.option_strings[:1]}
         # of tables, and of data that has moved
         others = {"-h", "--input", "--keep", "--data"}
         assert options - others == {
-            word for words in tried for word in words if word.startswith("--")
+            word for words in flags for word in words if word.startswith("--")
         }
 
 

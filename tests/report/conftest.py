@@ -96,6 +96,7 @@ def _config():
 def trained(tmp_path_factory):
     """kind → the folder of a finished run of that kind; trained when first asked for, and not to be changed."""
     from seqkit.config import complete
+    from seqkit.report.beside import Scored
     from seqkit.runs.run import run
 
     runs = {}
@@ -105,7 +106,7 @@ def trained(tmp_path_factory):
             place = tmp_path_factory.mktemp("run")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Lightning's advice on workers, loops and folders
-                run(complete(config(place, kind)), place / "run")
+                run(complete(config(place, kind)), place / "run", scorer=Scored)
             runs[kind] = place / "run"
         return runs[kind]
 

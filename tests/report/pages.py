@@ -28,7 +28,7 @@ class Page(HTMLParser):
             for name, value in attrs
             if name in ("href", "src", "xlink:href", "srcset", "action")
         ]
-        if ("role", "img") in attrs:
+        if ("role", "img") in attrs and tag != "svg":  # whose words the page may have replaced
             self.labels.append(dict(attrs)["aria-label"])
         if tag == "td":
             self.cells.append("")

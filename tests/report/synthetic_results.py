@@ -119,7 +119,7 @@ def comparison(num=4, *, seeds=(1, 2, 3), failed=()):
     rows = [candidate(i, seeds=seeds, failed=i in failed) for i in range(num)]
     sound = [row for row in rows if row.mean is not None]
     return Results(
-        title=f"image/digits: {', '.join(NAMES[:num])}", recipe="image/digits", metric=METRICS["accuracy"],
+        recipe="image/digits", metric=METRICS["accuracy"],
         candidates=rows, preset="debug", overrides=["--trainer.max_epochs", "8"],
         commands=["seqkit compare image/digits --backbones Transformer,LSTM,GRU,Mamba"], match="parameters",
         budget=203_914, tuning=Tuning(
@@ -140,9 +140,7 @@ def without_values():
     """A comparison with nothing wherever the types allow it."""
     bare = Row(name="Bare", parameters=0, config=CONFIG, runs=[Run(seed=1, folder="")])
     half = replace(candidate(1), name="Half", std=None, interval=None, cost=None)
-    return Results(
-        title="nothing", recipe="image/digits", metric=METRICS["accuracy"], candidates=[bare, half]
-    )
+    return Results(recipe="image/digits", metric=METRICS["accuracy"], candidates=[bare, half])
 
 
 HOSTILE = "<script>alert('x')</script> $\\frac$ & \"quoted\" [red] a name of sixty"

@@ -26,6 +26,7 @@ from seqkit.objectives import Classify, Seq2Seq
 from seqkit.registry import components
 from seqkit.report import attention
 from seqkit.report.attention import MAX_TOKENS, MAX_UNCUT, view_attention, view_example, view_input
+from seqkit.report.attention_heatmaps import is_even
 from seqkit.runs.mixture import load
 from seqkit.runs.prepare import data_module
 from seqkit.runs.summary import Summary
@@ -92,7 +93,7 @@ def translator(encoder, decoder):
 @pytest.fixture
 def quick(monkeypatch):
     """Figures are made but not drawn, which takes seconds."""
-    monkeypatch.setattr(attention, "svg", lambda _: "<svg></svg>")
+    monkeypatch.setattr(attention, "svg", lambda *_: "<svg></svg>")
 
 
 # ── kinds of example ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -107,7 +108,8 @@ def test_text_gives_a_page_of_the_runs_own_maps(trained, tmp_path):
     batch = TokenBatch.collate([run.tokenizer.encode("To be, or not")])
     (one,) = attention_maps(run.model, batch)
     for head, nats in enumerate(entropy(one.weights, batch.valid)[0]):
-        assert f"layer 0 · head {head} · {nats:.2f} nats" in page
+        assert f"layer 0 · head {head}" in page
+        assert f">{nats:.2f} of " in page
     assert "the last query, from which the next token is predicted" in page
 
 
@@ -392,10 +394,18 @@ def test_heads_that_attend_to_all_they_see_alike_are_counted():
     sharp = np.eye(6)
     mild = even * np.linspace(0.2, 2, 6)
     mild /= mild.sum(axis=1, keepdims=True)
-    assert [attention._is_even(one) for one in (even, to_a_sink, np.full((4, 5), 0.2))] == [
-        True
-    ] * 3
-    assert not any(attention._is_even(one) for one in (sharp, mild, np.eye(1)))
+    assert [is_even(one) for one in (even, to_a_sink, np.full((4, 5), 0.2))] == [True] * 3
+    assert not any(is_even(one) for one in (sharp, mild, np.eye(1)))
     told = attention._evenness([np.stack([even, sharp]), np.stack([sharp, even])])
-    assert "about alike, as before training: 2 of 4." in told
+    assert "2 of the 4 heads attend about evenly" in told
+    assert "1 of the 2 heads attends" in attention._evenness([np.stack([even, sharp])])
     assert attention._evenness([np.stack([sharp])]) == ""
+
+
+def test_the_label_of_the_colour_bar_is_no_longer_than_the_bar(tmp_path, monkeypatch):
+    figures = []
+    draw = attention.svg
+    monkeypatch.setattr(attention, "svg", lambda *given: figures.append(given[0]) or draw(*given))
+    view_attention(classifier(Transformer(8, 1, num_heads=1)), "abc", "abc", tmp_path / "view")
+    bar = figures[-1].axes[-1]
+    assert bar.yaxis.label.get_window_extent().height <= bar.bbox.height

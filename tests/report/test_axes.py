@@ -46,3 +46,19 @@ def test_ticks_are_plain_text_and_not_mathematics(axes):
     scale_axis(axes, "x", [100, 2_000_000])
     written = [axes.xaxis.get_major_formatter()(tick) for tick in axes.xaxis.get_major_locator()()]
     assert " ".join(["100", "1k", "10k", "100k", "1M"]) in " ".join(written)
+
+
+@pytest.mark.parametrize(("low", "high", "expected"), [
+    (2.2866, 2.2976, ["2.2875", "2.2900", "2.2925", "2.2950", "2.2975"]),
+    (-0.00025, 0.00006, ["−0.0002", "−0.0001", "0.0000"]),
+    (0, 900, ["0", "200", "400", "600", "800"]),
+    (9_000, 52_000, ["10k", "20k", "30k", "40k", "50k"]),
+    (1_000_000, 2_900_000, ["1.0M", "1.5M", "2.0M", "2.5M"]),
+    (1e-12, 3.1e-12, ["1e-12", "1.5e-12", "2e-12", "2.5e-12", "3e-12"]),
+])  # fmt: skip
+def test_ticks_of_a_linear_axis_are_the_numbers_at_which_they_stand(axes, low, high, expected):
+    scale_axis(axes, "y", [low, high], log=False)
+    axes.set_ylim(low, high)
+    axes.figure.draw_without_rendering()
+    ticks = zip(axes.get_yticks(), axes.get_yticklabels())
+    assert [text.get_text() for tick, text in ticks if low <= tick <= high] == expected

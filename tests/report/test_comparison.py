@@ -175,6 +175,17 @@ def test_a_candidate_has_the_same_colour_and_marker_all_over_the_page(written):
     assert len(set.union(*looks.values())) == 3
 
 
+def test_the_title_names_candidates_and_task_and_the_command_stands_below_it(written):
+    page = written(comparison(3))
+    command = "seqkit compare image/digits --backbones Transformer,LSTM,GRU,Mamba"
+    title = "Transformer, LSTM and GRU on image/digits, preset debug"
+    assert (
+        0 < page.text.index(f"{title}\n") < page.text.index(command) < page.text.index("Candidates")
+    )
+    assert page.text.count(command) == 2
+    assert "Transformer and 11 others on image/digits" in written(comparison(12)).text
+
+
 def test_a_length_of_the_command_is_said():
     assert "(trainer.max_epochs 8)" in own_length(["--trainer.max_epochs", "8"])
     assert "(trainer.max_steps 9)" in own_length(["--seed=1", "--trainer.max_steps=9"])
@@ -194,7 +205,7 @@ def test_other_files_are_refused_in_one_line(tmp_path):
     for text, message in (
         ("{", "damaged"),
         ('{"kind": "summary"}', "'summary'"),
-        ('{"kind": "comparison", "title": "t"}', "recipe: field required"),
+        ('{"kind": "comparison"}', "recipe: field required"),
     ):
         (tmp_path / "results.json").write_text(text, encoding="utf-8")
         with pytest.raises(DataError, match=message) as caught:
@@ -213,6 +224,17 @@ def test_other_files_are_refused_in_one_line(tmp_path):
 )
 def test_a_browser_finds_no_fault(browser, page_of, kind, width, scheme):
     assert faults(browser, page_of(kind), width, scheme) == []
+
+
+@pytest.mark.slow
+def test_a_phone_shows_value_difference_and_verdict_of_every_candidate(browser, page_of):
+    browser.show(page_of("twelve"), *VIEWS[1])
+    for section, columns in (("candidates", (2, 3, 4)), ("differences", (1, 2, 3))):
+        cells = ", ".join(f"#{section} tr > :nth-child({column})" for column in columns)
+        ends = browser.evaluate(
+            f"[...document.querySelectorAll('{cells}')].map(cell => cell.getBoundingClientRect().right)"
+        )
+        assert 0 < max(ends) <= VIEWS[1][0]
 
 
 @pytest.mark.slow

@@ -99,6 +99,19 @@ def test_classes_with_long_names_stay_different_in_the_confusion_matrix():
     assert all(len(text) <= 14 for text in written)
 
 
+def test_few_classes_have_their_names_whole_and_level():
+    axes = confusion(np.eye(2, dtype=int), ["food", "public transport in town"]).axes[0]
+    last = axes.get_xticklabels()[-1]
+    assert (last.get_text(), last.get_rotation()) == ("public transport in town", 0)
+
+
+def test_the_confusion_matrix_lets_the_page_shine_through_where_nothing_is():
+    figure = confusion(np.array([[3, 0], [0, 2]]), ["a", "b"])
+    (image,) = figure.axes[0].images
+    assert image.to_rgba(image.get_array())[..., 3].round(2).tolist() == [[0.75, 0], [0, 0.75]]
+    assert {text.get_color() for text in figure.axes[0].texts} == {INK}
+
+
 def test_many_classes_are_drawn_without_numbers_and_very_many_without_names():
     figure = confusion(np.eye(53, dtype=int), [f"class {i}" for i in range(53)])
     assert not figure.axes[0].texts
@@ -122,6 +135,21 @@ def test_scatter_holds_every_point_and_the_diagonal():
     axes = scatter(target, preds, rmse=1.63).axes[0]
     np.testing.assert_allclose(axes.collections[0].get_offsets(), np.stack([target, preds], axis=1))
     np.testing.assert_array_equal(*axes.lines[0].get_data())
+
+
+@pytest.mark.parametrize(("title", "expected"), [
+    ("", "loss (nats) over optimizer steps"),
+    ('<b> & "c"', "&lt;b&gt; &amp; &quot;c&quot;"),
+])  # fmt: skip
+def test_svg_has_words_for_those_who_cannot_see_it(loss_curves, title, expected):
+    tag = svg(loss_curves, title).partition(">")[0]
+    assert 'role="img"' in tag
+    assert f'aria-label="{expected}"' in tag
+
+
+def test_the_words_of_a_figure_are_not_those_of_its_colour_bar():
+    page = svg(confusion(np.eye(2, dtype=int), ["a", "b"]))
+    assert 'aria-label="target class over predicted class"' in page
 
 
 def test_svg_takes_the_pages_colour_and_refers_only_to_its_own_ids(loss_curves):
@@ -163,6 +191,32 @@ def test_a_level_that_would_flatten_the_curves_is_a_number_in_the_legend(level):
     low, high = far.axes[0].get_ylim()
     assert 0.1 < low < high < 4
     assert near.axes[0].get_ylim()[1] >= 3.0
+
+
+def test_a_level_in_the_legend_of_percentages_is_one_too():
+    figure = curves([Series([1, 2], [90, 93], "validation")], unit="accuracy, %", levels={"a": 50})
+    assert "a: 50 %, below" in texts(figure)
+
+
+@pytest.mark.parametrize("label", ["constant", "constant baseline (test)"])
+def test_axes_are_as_large_with_a_legend_of_many_or_long_lines_as_of_few(label):
+    known = Series([1, 2], [90, 93], "validation")
+    levels = {label: 50, label.replace("constant", "classical"): 20}
+    few, many = (
+        curves([known], unit="accuracy, %", levels=levels if has_levels else {})
+        for has_levels in (False, True)
+    )
+    for figure in (few, many):
+        figure.draw_without_rendering()
+    np.testing.assert_allclose(few.axes[0].bbox.size, many.axes[0].bbox.size, rtol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"), [([4], ["validation"]), ([2, 4], ["validation", "kept weights"])]
+)
+def test_a_single_validation_is_not_marked_as_the_kept_one(steps, expected):
+    figure = curves([Series(steps, steps, "validation")], unit="loss", kept=4)
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == expected
 
 
 def test_two_figures_share_no_id(loss_curves):

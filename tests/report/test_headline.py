@@ -78,7 +78,7 @@ def test_no_name_is_broken_in_80_columns():
         recipe="multimodal/table", main_metric="balanced_accuracy", num_parameters=1_152_642
     )
     run |= {"metrics": {"balanced_accuracy": 0.7713, "accuracy": 0.9}, "backbone": "Transformer"}
-    for one in (run, {**run, "main_metric": "accuracy", "accuracy_interval": [0.9398, 1.0]}):
+    for one in (run, {**run, "main_metric": "accuracy", "main_interval": [0.9398, 1.0]}):
         console = Console(width=80)
         with console.capture() as captured:
             console.print(ResultTable([one]))
@@ -119,15 +119,15 @@ def test_a_run_no_better_than_the_constant_prediction_says_so_below_the_table(
     console = Console(width=300)
     with console.capture() as captured:
         console.print(ResultTable([summary(objective, metrics, baseline, steps=5000)]))
-    assert ("no better than the best constant prediction" in captured.get()) == is_said
+    assert ("no better than the constant that is best in training" in captured.get()) == is_said
 
 
 def test_a_run_whose_interval_holds_the_constant_prediction_is_not_shown_to_be_better():
-    found = [summary(accuracy_interval=[low, 0.9], steps=5000) for low in (0.1, 0.2)]
+    found = [summary(main_interval=[low, 0.9], steps=5000) for low in (0.1, 0.2)]
     baseline = headline(found[0]).baseline
     assert 0.1 < baseline < 0.2
     said = ["".join(cautions(one)) for one in found]
-    assert ["not shown to be better than the best constant" in one for one in said] == [True, False]
+    assert ["not shown to be better than the constant" in one for one in said] == [True, False]
     assert not any("no better than" in one for one in said)
 
 
@@ -163,8 +163,8 @@ def test_metrics_that_were_asked_for_are_shown_with_the_class_and_both_baselines
     console = Console(width=200)
     with console.capture() as captured:
         console.print(ResultTable([run]))
-    assert "auroc: 0.684 (baseline 0.500, beside it 0.775)" in captured.get()
-    assert "calibration_error of yes: 8.40 % (baseline 4.05 %, beside it –)" in captured.get()
+    assert "AUROC: 0.684 (baseline 0.500, beside it 0.775)" in captured.get()
+    assert "calibration error of yes: 8.40 % (baseline 4.05 %, beside it –)" in captured.get()
 
 
 def beside(value, difference=None, **more):
@@ -180,16 +180,32 @@ def beside(value, difference=None, **more):
 @pytest.mark.parametrize(
     ("metric", "value", "difference", "verdict"),
     [
-        ("accuracy", 0.625, [0.125, 0.02, 0.23], "better: +12.50 [+2.00, +23.00]"),
+        (
+            "accuracy",
+            0.625,
+            [0.125, 0.02, 0.23],
+            " is better by 12.50 percentage points [2.00, 23.00]",
+        ),
+        (
+            "accuracy",
+            0.75,
+            [0.0, -0.1, 0.1],
+            ", equal in the mean [-10.00, 10.00], is not told apart from it",
+        ),
         (
             "accuracy",
             0.80,
             [-0.05, -0.1, 0.002],
-            "as good, within the interval: -5.00 [-10.00, +0.20]",
+            ", worse by 5.00 percentage points [-0.20, 10.00], is not told apart from it",
         ),
-        ("accuracy", 0.80, [-0.05, -0.09, -0.01], "worse: -5.00 [-9.00, -1.00]"),
-        ("rmse", 0.80, [-0.05, -0.09, -0.01], "better: -0.050 [-0.090, -0.010]"),
-        ("rmse", 0.70, [0.05, 0.01, 0.09], "worse: +0.050 [+0.010, +0.090]"),
+        (
+            "accuracy",
+            0.80,
+            [-0.05, -0.09, -0.01],
+            " is worse by 5.00 percentage points [1.00, 9.00]",
+        ),
+        ("rmse", 0.80, [-0.05, -0.09, -0.01], " is better by 0.050 [0.010, 0.090]"),
+        ("rmse", 0.70, [0.05, 0.01, 0.09], " is worse by 0.050 [0.010, 0.090]"),
     ],
 )
 def test_a_run_is_better_or_worse_than_a_specialist_only_where_the_interval_excludes_zero(
@@ -200,9 +216,9 @@ def test_a_run_is_better_or_worse_than_a_specialist_only_where_the_interval_excl
     console = Console(width=200)
     with console.capture() as captured:
         console.print(ResultTable([run]))
-    assert f"an RBF-SVM on pixels (40 training examples); the run is {verdict}" in captured.get()
+    assert f"an RBF-SVM on pixels (fit on 40 examples); the run{verdict}" in captured.get()
     said = cautions(run)
-    assert len(said) == ("worse" in verdict)
+    assert len(said) == ("is worse" in verdict)
     assert all("an RBF-SVM on pixels" in line and verdict in line for line in said)
     run["strong_baseline"]["setting"] = "--preset gcn did better"  # of an older run, on other data
     assert not any("did better" in line for line in cautions(run))
@@ -217,7 +233,7 @@ def test_a_specialist_without_a_known_interval_is_compared_in_this_seed_alone():
 def test_an_accuracy_has_its_interval_below_it_in_the_table():
     console = Console(width=80)
     with console.capture() as captured:
-        console.print(ResultTable([summary(accuracy_interval=[0.7112, 0.7848])]))
+        console.print(ResultTable([summary(main_interval=[0.7112, 0.7848])]))
     words = captured.get().split()
     assert words.index("78.48]") > words.index("[71.12,"), "at most at its blank it is broken"
     assert "…" not in captured.get()
@@ -231,8 +247,11 @@ def test_a_table_says_whose_its_predictions_are():
     with console.capture() as captured:
         console.print(ResultTable([summary(steps=500, joined=method | alone)]))
     lines = captured.get().splitlines()
-    assert "the network alone: 70.00 %; the run is better: +5.00 [+1.00, +9.00]" in lines
-    made = "the run predicts with network and classical method (weights 0.62 and 1.50)"
+    assert (
+        "the network alone: 70.00 %; the run is better by 5.00 percentage points [1.00, 9.00]"
+        in lines
+    )
+    made = "the run predicts with network and classical method (weights 0.62 and 1.50 of their log-probabilities)"
     assert made in lines
     small = {"metrics": {"loss": 0.001, "accuracy": 0.9}, "baseline": {"loss": 0.7}}
     far = network_alone(

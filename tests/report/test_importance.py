@@ -13,8 +13,9 @@ from seqkit.data.tables.schema import Given
 from seqkit.interfaces import LossOutput
 from seqkit.objectives import Classify, MultiLabel, Regress
 from seqkit.report import importance as room
+from seqkit.report.figures import MAX_TICKS, EvenTicks
 from seqkit.report.importance import importance
-from seqkit.report.samples import Picker
+from seqkit.report.samples.picker import Picker
 from seqkit.tokenizers import Bytes, Cells, Join
 
 KINDS = {"note": "text", "tells": "number", "city": "category", "row": "unused"}
@@ -98,6 +99,12 @@ def test_the_errors_of_targets_far_from_zero_are_in_their_own_unit(tmp_path, mon
     found, _, _ = looked_at("numbers", 40, tmp_path, monkeypatch, offset=2**40)
     assert next(iter(found)) == "tells"
     assert 0.5 < found["tells"][0] < 3
+
+
+def test_the_axis_of_small_rises_has_few_ticks():
+    axes = room._bars([("a", 3.1e-5, 0.0, 5e-5), ("b", -2.1e-4, -3e-4, 0.0)], "rise").axes[0]
+    assert len(axes.get_xticks()) <= MAX_TICKS + 2  # with those beyond its ends
+    assert isinstance(axes.xaxis.get_major_formatter(), EvenTicks)
 
 
 def test_other_runs_have_none(tmp_path, monkeypatch):

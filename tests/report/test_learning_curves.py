@@ -7,6 +7,7 @@ import pytest
 from seqkit.errors import DataError
 from seqkit.report import learning_curves as room
 from seqkit.report.learning_curves import BESIDE, CONSTANT, learning_curves
+from seqkit.runs.summary import read_summary
 
 SUMMARY = {
     "objective": "Classify",
@@ -38,13 +39,14 @@ def test_losses_are_those_of_metrics_csv_and_the_headline_metric_stands_beside_t
     assert learning_curves(folder, SUMMARY) == ["<svg>", "<svg>"]
     (losses, of_losses), (metric, of_metric) = drawn
     assert [(list(s.x), list(s.y), s.label) for s in losses] == [
-        ([1.0, 2.0], [2.5, 1.5], "training"),
-        ([1.0], [2.0], "validation"),
+        ([2.0, 3.0], [2.5, 1.5], "training"),
+        ([2.0], [2.0], "validation"),
     ]
-    assert of_losses == {"unit": "loss", "levels": {CONSTANT: 2.25, BESIDE: None}, "kept": 2}
-    assert [(list(s.x), list(s.y)) for s in metric] == [([1.0], [25.0])]
+    levels = {CONSTANT: 2.25, BESIDE: None}
+    assert of_losses == {"unit": "loss", "levels": levels, "kept": 2, "log": None}
+    assert [(list(s.x), list(s.y)) for s in metric] == [([2.0], [25.0])]
     levels = {CONSTANT: 12.5, BESIDE: 50.0}
-    assert of_metric == {"unit": "accuracy, %", "levels": levels, "kept": 2}
+    assert of_metric == {"unit": "accuracy, %", "levels": levels, "kept": 2, "log": False}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_a_curve_is_an_svg_element(folder):
 def test_a_last_line_that_was_cut_short_is_left_out_and_another_is_refused(folder, drawn):
     (folder / "metrics.csv").write_text(f"{CSV}3,1.2e-", encoding="utf-8")
     assert learning_curves(folder, SUMMARY)[0] == "<svg>"
-    assert list(drawn[0][0][0].x) == [1.0, 2.0]
+    assert list(drawn[0][0][0].x) == [2.0, 3.0]
     (folder / "metrics.csv").write_text(f"{CSV}3,<b>,,\n4,1.0,,\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"metrics\.csv is damaged"):
         learning_curves(folder, SUMMARY)
@@ -82,3 +84,21 @@ def test_a_table_that_is_no_text_is_refused(folder, content):
     (folder / "metrics.csv").write_bytes(content)
     with pytest.raises(DataError, match=r"metrics\.csv is damaged"):
         learning_curves(folder, SUMMARY)
+
+
+def test_points_are_at_the_steps_that_sentences_name(trained, monkeypatch):
+    figures = []
+    draw = room.curves
+
+    def seen(*given, **others):
+        figures.append(draw(*given, **others))
+        return figures[-1]
+
+    monkeypatch.setattr(room, "curves", seen)
+    summary = read_summary(trained("classify"))
+    learning_curves(trained("classify"), summary)
+    training, validation, dot, *_ = figures[0].axes[0].lines
+    assert training.get_xdata().tolist() == validation.get_xdata().tolist() == [1, 2]
+    assert summary["steps"] == 2
+    assert summary["weights"] == f"best, of step {dot.get_xdata()[0]:g}"
+    assert dot.get_ydata()[0] == min(validation.get_ydata())

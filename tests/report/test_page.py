@@ -23,11 +23,15 @@ from seqkit.data import Table
 from seqkit.files import read_mapping, write_json
 from seqkit.interfaces import LossOutput
 from seqkit.objectives import MultiLabel
+from seqkit.objectives.metric import find_metric
 from seqkit.report import page
 from seqkit.report.modality import find_renderer
 from seqkit.report.modality.audio import MAX_SECONDS
 from seqkit.report.page import _collect, _data, write_overview, write_report
-from seqkit.report.samples import MAX_CLASSES, NUM_SHOWN, Picker, _by_class, class_sections, samples
+from seqkit.report.samples.by_objective import samples
+from seqkit.report.samples.classes import MAX_CLASSES, _by_class, class_sections
+from seqkit.report.samples.picker import NUM_SHOWN, Picker, _rows
+from seqkit.report.samples.section import Shown
 from seqkit.report.templates import write_page
 from seqkit.runs.trained_model import load_one
 from seqkit.tokenizers import Bytes
@@ -89,12 +93,16 @@ def test_a_report_shows_every_metric_beside_the_baseline(trained, reported):
     page = Page(reported("regress"))
     rows = [page.cells[i : i + 3] for i in range(len(page.cells))]
     shown = {
-        name: (f"{value:.3f}", f"{summary['baseline'][name]:.3f}")
+        find_metric(name).words: (f"{value:.3f}", f"{summary['baseline'][name]:.3f}")
         for name, value in summary["metrics"].items()
     }
     tiles = re.findall(r'<div class="tile[^"]*"><b>(.*?)</b><span>(.*?)</span>', page.source)
-    assert tiles[:2] == list(zip(shown["rmse"], ("test rmse", "the best constant prediction")))
-    assert {name for name in shown if [name, *shown[name]] in rows} == set(shown) - {"rmse"}, (
+    value, constant = shown.pop("RMSE")
+    low, high = summary["main_interval"]
+    said = f"test RMSE, 95&nbsp;% interval [{low:.3f}, {high:.3f}]"
+    assert tiles[:2] == [(value, said), (constant, "the constant that is best in training")]
+    assert low < summary["metrics"]["rmse"] < high
+    assert {name for name in shown if [name, *shown[name]] in rows} == set(shown), (
         "nothing is said twice"
     )
     assert ["torch", summary["versions"]["torch"]] in [row[:2] for row in rows]
@@ -116,10 +124,11 @@ def test_a_run_on_one_graph_counts_its_nodes_and_draws_the_answers(reported):
     page = Page(reported("nodes"))
     assert re.search(r"\d+ training, \d+ test nodes of one example", page.text)
     right, total = map(int, re.search(r"(\d+) of (\d+) test nodes are right", page.text).groups())
-    assert {f"right ({right})", f"wrong ({total - right})"} <= set(
-        re.findall(r">(\w+ \(\d+\))<", page.source)
-    )
     wrong = total - right
+    legend = dict(re.findall(r">([^<>]+) \((\d+)\)<", page.source))
+    assert int(legend.pop("wrong")) == wrong
+    legend.pop("not a test node")
+    assert sum(map(int, legend.values())) == total
     assert f"of {wrong} wrong nodes" in page.text
     table = page.source.partition("<th>node</th>")[2].partition("</table>")[0]
     assert table.count("<tr><td") == min(wrong, 20)
@@ -209,8 +218,8 @@ def test_an_overview_holds_each_run(trained, tmp_path):
     folders = [trained("classify"), trained("regress")]
     path = write_overview(folders, tmp_path / "new" / "all.html", title="All of it")
     page = Page(path.read_text(encoding="utf-8"))
-    assert page.cells[0].startswith("digitstest/classify")
-    assert page.cells[1].endswith("%accuracy"), "a result stands right behind its data"
+    assert page.cells[0].startswith("digits · Transformertest/classify")
+    assert "%accuracy[" in page.cells[1], "a result stands right behind its data, with its interval"
     assert not page.open
     assert {"All of it", "Confusion matrix", "Predictions and targets"} <= set(page.headings)
     assert all(str(folder) in page.text for folder in folders)
@@ -237,7 +246,7 @@ def test_a_report_of_two_classes_names_the_positive_one(copy):
     summary["metrics"]["average_precision"] = 0.287
     (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     page = Page(write_report(folder).read_text(encoding="utf-8"))
-    assert "average_precision of b<i>" in page.cells
+    assert "average precision of b<i>" in page.cells
 
 
 def test_labels_have_their_names_and_each_its_auroc(monkeypatch):
@@ -247,7 +256,7 @@ def test_labels_have_their_names_and_each_its_auroc(monkeypatch):
     objective.fit(label.nan_to_num().tolist(), ["toxic", "irritant"])
     output = LossOutput(torch.tensor(0.0), torch.tensor(1), prediction=prediction)
     monkeypatch.setattr(
-        "seqkit.report.samples.Picker.outputs", lambda *_: [([0, 1, 2, 3], label, output)]
+        "seqkit.report.samples.picker.Picker.outputs", lambda *_: [([0, 1, 2, 3], label, output)]
     )
     (section,) = samples(objective, Picker(None, None))
     assert section.rows == [("toxic", "4", "2", "0.750"), ("irritant", "3", "0", "–")]
@@ -284,7 +293,10 @@ def test_the_title_is_the_name_of_the_data_with_date_and_counts(trained, reporte
     page = Page(reported("regress"))
     assert page.headings[0] == "molecules.csv · Transformer"
     counts = f"{summary['num_train']} training, {summary['num_valid']} validation, {summary['num_test']} test examples"
-    assert f"test/regress · {summary['date'][:16].replace('T', ' ')} · {counts} · " in page.text
+    assert (
+        f"test/regress · predicts target · {summary['date'][:16].replace('T', ' ')} · {counts} · "
+        in page.text
+    )
     assert Page(reported("classify")).headings[0] == "digits · Transformer"
 
 
@@ -317,13 +329,28 @@ def test_each_class_has_its_support_precision_recall_and_f1(trained, reported):
     assert rows["mean (macro)"][3] == f"{100 * summary['metrics']['macro_f1']:.2f} %"
 
 
+def test_a_page_says_where_one_class_is_all_that_is_predicted():
+    matrix, _ = class_sections(np.array([[0, 3], [0, 4]]), ["a", "b"], "examples")
+    assert matrix.note.startswith("All 7 predictions are b. 4 of 7 test examples are right.")
+    matrix, _ = class_sections(np.array([[1, 2], [0, 4]]), ["a", "b"], "examples")
+    assert matrix.note.startswith("5 of 7")
+
+
+def test_columns_of_rows_with_gaps_stand_as_in_the_table():
+    rows = [
+        Shown("1", cells=[("a", "1"), ("c", "3")]),
+        Shown("2", cells=[("a", "1"), ("b", "2"), ("c", "3")]),
+    ]
+    assert _rows("", "", rows).columns == ("prediction", "a", "b", "c", "from")
+
+
 def test_the_table_of_classes_counts_as_one_does_by_hand():
     counts = np.array([[3, 1, 0], [2, 4, 0], [0, 0, 0]])
     section = _by_class(counts, ["a", "b", "never"])
     assert section.rows == [
         ("a", "4", "60.00 %", "75.00 %", "66.67 %"),
         ("b", "6", "80.00 %", "66.67 %", "72.73 %"),
-        ("mean (macro)", "10", "", "", "69.70 %"),
+        ("mean (macro)", "10", "70.00 %", "70.83 %", "69.70 %"),
     ]
     many = _by_class(
         np.eye(MAX_CLASSES + 2, dtype=int)[:, ::-1], [str(i) for i in range(MAX_CLASSES + 2)]

@@ -125,6 +125,82 @@ class NormalisesBatches(Recurrent):
 
 
 @register("backbone")
+class LeavesItsDropoutOn(Recurrent):
+    """It forgets to say `self.training`."""
+
+    def __init__(self, dim: int, depth: int = 1, *, causal: bool = True):
+        super().__init__(dim, depth, causal=causal)
+        self.dropout = 0.3
+
+    def after(self, states):
+        return F.dropout(states, self.dropout)
+
+
+@register("backbone")
+class AddsTheNextBySteps(Recurrent):
+    """It adds the next token by a weight that starts at almost nothing."""
+
+    def __init__(self, dim: int, depth: int = 1, *, causal: bool = True):
+        super().__init__(dim, depth, causal=causal)
+        self.weight = nn.Parameter(torch.full((dim,), 1e-9))
+
+    def before(self, hidden):
+        return hidden + self.weight * following(hidden)
+
+
+@register("backbone")
+class OpensAGate(Recurrent):
+    """It adds the next token behind a gate that is shut before training."""
+
+    def __init__(self, dim: int, depth: int = 1, *, causal: bool = True):
+        super().__init__(dim, depth, causal=causal)
+        self.gate = nn.Parameter(torch.tensor(-30.0))
+
+    def before(self, hidden):
+        return hidden + self.gate.sigmoid() * following(hidden)
+
+
+@register("backbone")
+class WrapsRound(Recurrent):
+    """Its first tokens read those from token 241 on, as a convolution by a Fourier transform that is too short."""
+
+    def before(self, hidden):
+        far = hidden[:, 240:]
+        return torch.cat([hidden[:, : far.shape[1]] + far, hidden[:, far.shape[1] :]], dim=1)
+
+
+class OnGraphs(Recurrent):
+    """A layer for each token of a graph, beside which `seen` stands."""
+
+    supports_adjacency = True
+
+    def __init__(self, dim: int):
+        super().__init__(dim, causal=False)
+
+    def forward(self, embedded, cache=None):
+        real = rearrange(embedded.valid, "b n -> b n 1")
+        hidden = embedded.hidden * real
+        return (self.branch(hidden) + self.seen(hidden, real)) * real
+
+    def add_edge_bias(self, num_edge_types):
+        """It reads no types."""
+
+
+class CountsNodes(OnGraphs):
+    """It adds the sum of the nodes before, in their order."""
+
+    def seen(self, hidden, real):
+        return hidden.cumsum(dim=1)
+
+
+class ForgetsEdges(OnGraphs):
+    """It adds the mean of all nodes, be they joined or not."""
+
+    def seen(self, hidden, real):
+        return hidden.sum(dim=1, keepdim=True) / real.sum(dim=1, keepdim=True)
+
+
+@register("backbone")
 class RemembersPasses(Recurrent):
     """It adds the mean of the pass before, and so no other fault would show."""
 

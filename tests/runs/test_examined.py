@@ -9,23 +9,31 @@ import torch
 from torch import nn
 
 import seqkit
-from seqkit.backbones import GRU, Transformer
+from seqkit.backbones import GCN, GIN, GRU, Transformer
 from seqkit.cli.main import main
+from seqkit.config import complete
 from seqkit.errors import UsageError
-from seqkit.interfaces import ModelInput, TokenBatch, Tokens, TokenSpec
+from seqkit.interfaces import Adjacency, ModelInput, TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives import Classify, Masked, NextToken
+from seqkit.registry import lookup
 from seqkit.registry.plugins import import_plugins
 from seqkit.report.headline import cautions, headline
 from seqkit.runs.examined.given import Given
 from seqkit.runs.examined.laws import broken_laws
-from seqkit.runs.examined.model import faults
+from seqkit.runs.examined.model import examined, faults, grown
+from seqkit.runs.prepare import prepare
 from seqkit.runs.summary import read_summary
 
 PLUGIN = Path(__file__).with_name("lawless_backbones.py")
-import_plugins([PLUGIN])
-lawless = sys.modules["lawless_backbones"]
+with (
+    pytest.MonkeyPatch.context() as patch
+):  # other files list what is registered as they are collected
+    patch.setattr(lookup, "_REGISTERED", {kind: {} for kind in lookup.KINDS})
+    import_plugins([PLUGIN])
+lawless = sys.modules.pop("lawless_backbones")
 SPEC = TokenSpec(vocab_size=11)
+OF_GRAPHS = TokenSpec(vocab_size=11, num_axes=0, num_edge_types=1)
 
 
 class Texts:
@@ -44,6 +52,21 @@ class Texts:
         return TokenBatch.collate(chosen), torch.zeros(len(chosen), dtype=torch.int64)
 
 
+class Graphs(Texts):
+    """Paths of so many nodes, with an edge between each and the next, both ways; and a class."""
+
+    def __init__(self, *lengths):
+        self.lengths = lengths
+        generator = torch.Generator().manual_seed(0)
+        self.tokens = []
+        for n in lengths:
+            ends = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
+            edges = torch.cat([ends, ends.flip(0)], dim=1)
+            adjacency = Adjacency(edges, torch.ones(edges.shape[1], dtype=torch.int64))
+            ids = torch.randint(OF_GRAPHS.vocab_size, (n,), generator=generator)
+            self.tokens.append(Tokens(ids, torch.zeros(n, 0), adjacency))
+
+
 TEXTS = Texts(101, 77, 20)
 
 
@@ -55,7 +78,10 @@ def classify():
 
 def faults_of(backbone, objective=None, examples=TEXTS):
     objective = objective or NextToken()
-    return faults(Model(SPEC, backbone, objective), objective, examples)
+    spec = OF_GRAPHS if isinstance(examples, Graphs) else SPEC
+    if not backbone.supports_adjacency:  # as with model.adjacency=ignore
+        spec = spec.without_edges()
+    return faults(Model(spec, backbone, objective), objective, examples)
 
 
 FUTURE = "no token attends to the future"
@@ -70,6 +96,8 @@ FUTURE = "no token attends to the future"
         (lawless.AddsTheNextAtRandom, FUTURE),
         (lawless.NormalisesBatches, "in training mode, "),
         (lawless.RemembersPasses, "evaluation repeats"),
+        (lawless.LeavesItsDropoutOn, "evaluation repeats"),
+        (lawless.AddsTheNextBySteps, FUTURE),
         (lawless.CountsColumns, "padding changes nothing"),
     ],
 )
@@ -105,6 +133,53 @@ def test_a_cache_gives_what_one_pass_gives(cls, is_broken):
     law = "Forgets breaks the law that a cache gives what one pass gives: to go on from a cache"
     found = faults_of(cls(24, 2, causal=True))
     assert [one.startswith(law) for one in found] == [True] * is_broken
+
+
+@pytest.mark.parametrize("objective", [NextToken, classify])
+def test_of_long_examples_the_future_is_tested_far_away(objective):
+    wraps = lawless.WrapsRound(24)
+    assert faults_of(wraps, objective(), Texts(240, 200)) == []
+    (found,) = faults_of(wraps, objective(), Texts(300, 200))
+    assert FUTURE in found
+    assert " of 299 " in found or " of 300 " in found
+    assert faults_of(lawless.ReadsThePast(24), objective(), Texts(300, 200)) == []
+
+
+@pytest.mark.parametrize(
+    ("backbone", "law"),
+    [
+        (lawless.CountsNodes(24), "nodes in another order have the same hidden states"),
+        (lawless.ForgetsEdges(24), "nothing crosses components"),
+        (GIN(24, 2), None),
+        (GCN(24, 2), None),
+        (GRU(24, 2), None),
+        (Transformer(24, 2, num_heads=3, causal=False), None),
+    ],
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+)
+def test_on_graphs_the_order_of_nodes_and_other_graphs_change_nothing(backbone, law):
+    found = faults_of(backbone, classify(), Graphs(12, 9, 5))
+    assert [law in one for one in found] == ([True] if law else [])
+
+
+def test_what_has_grown_in_training_is_seen_after_it(text_file):
+    import_plugins([PLUGIN])
+    keys = {"data": text_file, "data.window": 80, "model.backbone": "OpensAGate"}
+    prepared = prepare(complete("text/char-lm", "debug", keys))
+    assert examined(prepared) == grown(prepared) == []
+    with torch.no_grad():
+        prepared.model.backbone.gate.fill_(0.0)
+    (found,) = grown(prepared)
+    assert FUTURE in found
+    assert found.endswith(" after training")
+
+
+def test_a_run_whose_leak_has_grown_is_compared_with_nothing(text_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("seqkit.runs.examined.model.grown", lambda prepared: ["It leaks"])
+    keys = {"data": text_file, "data.window": 80, "trainer.max_steps": 2}
+    run = seqkit.fit("text/char-lm", keys, preset="debug", out=tmp_path / "run")
+    assert run.summary.broken_laws == ["It leaks"]
+    assert "It leaks; the run is compared with nothing" in (run.folder / "log.txt").read_text()
 
 
 def test_a_fault_after_column_64_needs_examples_that_long():
@@ -247,6 +322,7 @@ def test_a_run_is_refused_in_one_line_and_leaves_no_folder(text_file, tmp_path, 
 
 
 def test_python_and_tune_refuse_as_well(text_file, tmp_path, capsys):
+    import_plugins([PLUGIN])
     keys = {"data": text_file, "data.window": 80, "model.backbone": "AddsTheNext"}
     with pytest.raises(UsageError, match="AddsTheNext breaks the law"):
         seqkit.fit("text/char-lm", keys, preset="debug", out=tmp_path / "run")

@@ -205,6 +205,19 @@ def test_on_validation_rows_to_which_the_method_was_fitted_the_network_is_measur
     )
 
 
+@pytest.mark.slow
+def test_a_method_that_fails_is_said_where_the_result_stands(table, tmp_path, monkeypatch):
+    def broken(data):
+        raise MemoryError("Unable to allocate 9 TiB")
+
+    monkeypatch.setattr("seqkit.classical.strong_baseline.strong_baseline", broken)
+    trained = fit(table, tmp_path / "run", "kind")
+    summary = read_summary(trained.folder)
+    assert summary.joined is None
+    assert "no classical method: Unable to allocate 9 TiB" in summary.data_cautions
+    assert summary.machine["threads"] == torch.get_num_threads()
+
+
 def test_a_metric_that_is_undefined_stays_one_of_a_run():
     objective = Classify(main="AUROC")
     objective.fit([0, 1], None)
@@ -218,7 +231,7 @@ def test_a_run_that_was_stopped_after_training_is_tested_with_its_method(run, tm
     shutil.copytree(run, place)
     whole = read_summary(place)
     summary = json.loads((place / "summary.json").read_text())
-    for key in ("strong_baseline", "intervals", "accuracy_interval"):
+    for key in ("strong_baseline", "intervals", "main_interval"):
         summary.pop(key, None)
     summary["joined"] = {
         key: x for key, x in summary["joined"].items() if key not in ("metrics", "difference")

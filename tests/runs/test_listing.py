@@ -111,12 +111,25 @@ def test_the_table_has_all_of_it_and_the_reasons_below(runs, capsys, monkeypatch
         "digits",
         "accuracy 50.00 %",
         "25.00 %",
-        "rmse 3.000",
+        "RMSE 3.000",
         "1970-01-1",
         "trained",
     ):
         assert shown in out
     assert f"{runs / 'damaged'}: {runs / 'damaged' / 'summary.json'} is damaged" in out
+
+
+def test_a_narrow_terminal_breaks_no_word_and_no_path(runs, capsys, monkeypatch):
+    shown = {}
+    for width in (300, 80):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert main(["runs", str(runs)]) == 0
+        shown[width] = capsys.readouterr().out.partition(f"{runs / 'damaged'}: ")[0]
+    for line in shown[300].splitlines()[2:]:
+        assert set(line.split()) <= set(shown[80].split())
+    lines = shown[80].splitlines()
+    assert all(len(line) <= 80 for line in lines if str(runs) not in line)
+    assert f"{runs / 'good'}" in lines
 
 
 def test_no_folder_is_refused_and_an_empty_one_said(tmp_path, capsys):

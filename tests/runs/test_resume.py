@@ -17,7 +17,6 @@ from seqkit.config import complete
 from seqkit.data.module import DataModule
 from seqkit.errors import DataError, Interrupted, UsageError
 from seqkit.files import read_mapping
-from seqkit.registry import lookup
 from seqkit.registry.plugins import import_plugins
 from seqkit.runs import folder as folder_module
 from seqkit.runs import run as run_module
@@ -253,7 +252,6 @@ def plugin(tmp_path):
     import_plugins([file])
     yield file
     del sys.modules["scaled_gru"]
-    del lookup._REGISTERED["backbone"]["Scaled"]
 
 
 def with_scaled(folder):

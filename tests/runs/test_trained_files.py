@@ -2,7 +2,16 @@
 
 from importlib.metadata import PackageNotFoundError
 
+import torch
+
 from seqkit.runs import trained_files
+
+
+def test_a_summary_says_which_machine_and_which_libraries_decided():
+    found = trained_files.machine()
+    assert found["threads"] == torch.get_num_threads()
+    assert {"cpu", "cores", "accelerator", "system"} < {*found}
+    assert {"scikit-learn", "scipy", "torchmetrics", "pillow"} < {*trained_files.versions()}
 
 
 def test_a_package_without_metadata_has_an_unknown_version(monkeypatch):

@@ -50,14 +50,15 @@ GUARDS = {
 HEAD = """\
 # Laws of published models
 
-`seqkit.testing` checks your own modules. This page shows what the same kind of laws says of models that many use, with
-random weights times 3, so that it matters what a state holds, and plain torch code on a CPU.
+This page shows what [laws like those for your own modules](write-a-backbone.md#any-module) say of models that many
+use. The models are small, with random weights times 3, so that it matters what a state holds.
 
 {summary}
 
-* **Broken by**: each family has its largest difference as a share of the largest right number, in float64; float32
-  breaks the law too. In brackets: the number at the width of a larger model, with two layers, in float32. Behind them
-  stand a public thread, and how the library's `generate` guards against the fault. Your own loop has no such guard.
+* **Broken by**: the number behind a family is the largest difference as a share of the largest right number, in
+  float64; float32 breaks the law too. In brackets is the number at the width of a larger model, with two layers, in
+  float32. A public thread may follow, and how the library's `generate` guards against the fault. Your own loop has no
+  such guard.
 * **Refused by**: the library says that it does not support the call. **Fails in**: it raises something else.
 * **float64 alone**: that gives NaN or other numbers, float32 is right.
 * A law **applies** unless the model takes no mask or says that it ignores it, has no cache, or attends both ways.
@@ -244,8 +245,7 @@ def _end(results: dict[str, Any]) -> list[str]:
         "",
         f"{results['date']}, {results['machine']}; {minutes:.0f} minutes of one core. {versions}.",
         "",
-        f"Larger widths, meant as those of checkpoints but not compared with their files: {wide}. "
-        "The others are too wide for the time.",
+        f"Larger widths are meant as those of checkpoints, whose files were not compared: {wide}.",
         "",
         "Threads were searched for on that date; others may exist.",
     ]

@@ -100,6 +100,13 @@ def test_the_most_frequent_words_have_ids():
     assert cells.encode({"a": "y"}).content.tolist() == [[0, 2]]
 
 
+def test_of_equally_frequent_words_the_first_by_spelling_has_an_id_in_any_order_of_rows():
+    for words in ("yx", "xy"):
+        cells = Cells(max_words=1, min_count=1)
+        cells.fit([{"a": word} for word in words])
+        assert cells.encode({"a": "x"}).content.tolist() == [[0, 2]]
+
+
 @pytest.mark.parametrize("value", [0.1, 1e17, 0.0, 3])
 def test_a_constant_column_of_numbers_gives_zero(value):
     cells = Cells()

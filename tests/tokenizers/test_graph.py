@@ -34,7 +34,7 @@ def edge_types(tokens):
     }
 
 
-def same(a, b):
+def assert_same(a, b):
     assert_close(a.content, b.content)
     assert edge_types(a) == edge_types(b)
 
@@ -99,14 +99,16 @@ def test_all_forms_of_one_graph_give_the_same_tokens():
         (f"node {i}", f"node {j}", {"type": k}) for i, j, k in zip(*EDGES.tolist(), TYPES.tolist())
     )
     both_ways, twice = torch.cat([EDGES, EDGES.flip(0)], dim=1), torch.cat([TYPES, TYPES])
-    same(tokenizer.encode(graph), expected)
-    same(tokenizer.encode(SimpleNamespace(x=X, edge_index=both_ways, edge_attr=twice)), expected)
-    same(
+    assert_same(tokenizer.encode(graph), expected)
+    assert_same(
+        tokenizer.encode(SimpleNamespace(x=X, edge_index=both_ways, edge_attr=twice)), expected
+    )
+    assert_same(
         tokenizer.encode(SimpleNamespace(x=X, edge_index=both_ways, edge_attr=twice[:, None])),
         expected,
     )
     untyped, expected = Graph(3), Graph(3).encode(GraphData(X, EDGES))
-    same(
+    assert_same(
         untyped.encode(SimpleNamespace(x=X.numpy().astype(np.float64), edge_index=EDGES)), expected
     )
 
@@ -118,7 +120,7 @@ def test_graphs_without_features_have_the_degree_as_content():
     plain.add_nodes_from(range(6))
     plain.add_edges_from(EDGES.T.tolist(), weight=3.0)
     for form in (plain, SimpleNamespace(x=None, num_nodes=6, edge_index=EDGES)):
-        same(tokenizer.encode(form), expected)
+        assert_same(tokenizer.encode(form), expected)
 
 
 def test_all_forms_of_categories_give_the_same_tokens():
@@ -129,7 +131,7 @@ def test_all_forms_of_categories_give_the_same_tokens():
     graph.add_nodes_from((i, {"x": x}) for i, x in enumerate(ids.tolist()))
     graph.add_edge(0, 2)
     for form in (graph, SimpleNamespace(x=ids[:, None], edge_index=edges, edge_attr=None)):
-        same(tokenizer.encode(form), expected)
+        assert_same(tokenizer.encode(form), expected)
 
 
 def test_targets_of_directed_networkx_graphs_attend_to_sources():

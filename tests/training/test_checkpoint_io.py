@@ -44,6 +44,15 @@ def test_the_newest_of_each_family_stay_with_their_manifests(tmp_path, keep):
     assert {path.name for path in tmp_path.iterdir()} == names
 
 
+def test_best_weights_of_an_attempt_that_ended_before_are_not_taken(tmp_path):
+    """It had come to step 80, was killed, and the run went on from step 60: of it are the best of step 70 alone."""
+    save(tmp_path, 50, 70, 80, family=BEST)
+    assert newest_good(tmp_path, BEST, until="best-step=70.ckpt").step == 70
+    (tmp_path / "best-step=70.ckpt").unlink()
+    assert newest_good(tmp_path, BEST, until="best-step=70.ckpt").step == 50
+    assert newest_good(tmp_path, BEST).step == 80
+
+
 def test_the_newest_good_checkpoint_is_taken_and_those_passed_over_are_said(tmp_path, caplog):
     save(tmp_path, 2, 9, 10, 11, 12)
     assert newest_good(tmp_path).step == 12

@@ -252,6 +252,7 @@ def test_muon_on_an_accelerator_reads_no_number():
     optimizer = muon.Muon(matrices)
     optimizer.found_inf = optimizer.param_groups[0]["lr"] = torch.empty((), device="meta")
     optimizer.step()
+    assert all(optimizer.state[parameter] for parameter in matrices)
 
 
 def test_muon_makes_singular_values_alike_in_float32():

@@ -81,26 +81,26 @@ def model():
     return nn.Sequential(Transformer(12, 2, num_heads=2))
 
 
-def refusal(one=None, optimizer=None, *, generates=False, **settings):
+def check_sharding_of(one=None, optimizer=None, *, generates=False, **settings):
     given = {"callbacks": None, "compile": False, **settings}
     check_sharding(one or model(), optimizer or AdamW(), given, generates=generates)
 
 
 def test_what_is_not_known_to_be_right_with_sharded_weights_is_refused_with_what_to_use():
     with pytest.raises(UsageError, match="Adafactor"):
-        refusal(optimizer=TorchOptimizer(torch.optim.Adafactor))
+        check_sharding_of(optimizer=TorchOptimizer(torch.optim.Adafactor))
     with pytest.raises(UsageError, match="EMA"):
-        refusal(callbacks=[EMA()])
+        check_sharding_of(callbacks=[EMA()])
     with pytest.raises(UsageError, match=r"trainer\.compile"):
-        refusal(compile=True)
+        check_sharding_of(compile=True)
     with pytest.raises(UsageError, match="limit_val_batches 0"):
-        refusal(generates=True)
+        check_sharding_of(generates=True)
     with pytest.raises(UsageError, match=r"--trainer\.activation_checkpointing"):
-        refusal(Reversible(12, 2, num_heads=2))
+        check_sharding_of(Reversible(12, 2, num_heads=2))
     scalar = model()
     scalar.eps = nn.Parameter(torch.zeros(()))
     with pytest.raises(UsageError, match="without axes"):
-        refusal(scalar)
+        check_sharding_of(scalar)
 
 
 def test_what_is_known_to_be_right_is_taken():
@@ -108,8 +108,8 @@ def test_what_is_known_to_be_right_is_taken():
         12, 2, num_heads=2, causal=True, block=partial(PreNormBlock, cross_attention=True)
     )
     for optimizer in (AdamW(), Muon(), TorchOptimizer(torch.optim.SGD, lr=0.1)):
-        refusal(optimizer=optimizer)
-        refusal(EncoderDecoder(Transformer(12, 2, num_heads=2), decoder), optimizer)
+        check_sharding_of(optimizer=optimizer)
+        check_sharding_of(EncoderDecoder(Transformer(12, 2, num_heads=2), decoder), optimizer)
 
 
 @pytest.mark.parametrize("name", ["fsdp2", "fsdp_cpu_offload", "model_parallel"])

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from pytorch_lightning import Trainer
 
 from seqkit.errors import UsageError
 from seqkit.training.trainer import (
@@ -21,7 +22,7 @@ from seqkit.training.trainer import (
 QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
 
 
-DIFFERENT = {"max_epochs": None, "log_every_n_steps": 20, "precision": "auto"}
+DIFFERENT = {"devices": 1, "max_epochs": None, "log_every_n_steps": 20, "precision": "auto"}
 OURS = {
     "activation_checkpointing",
     "allow_broken_laws",
@@ -149,7 +150,7 @@ def test_impossible_settings_are_refused_in_one_line(settings, message):
     ids=str,
 )
 def test_the_least_and_the_most_of_a_setting_are_taken(settings):
-    make_trainer(QUIET | settings, logger=False)
+    assert isinstance(make_trainer(QUIET | settings, logger=False), Trainer)
 
 
 def test_there_may_be_a_device_for_each_core_and_no_more(monkeypatch):

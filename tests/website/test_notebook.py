@@ -8,7 +8,6 @@ import pytest
 
 from docs.website.notebook import cells, plain, run, write
 from docs.website.stage import ROOT
-from seqkit.registry import lookup
 
 SOURCE = """# %% [markdown]
 # # Title
@@ -25,13 +24,6 @@ plt.plot([1, 2]);
 # %%
 2 + 3
 """
-
-
-@pytest.fixture
-def registry(monkeypatch):
-    """What notebooks register is forgotten afterwards."""
-    registered = {kind: dict(components) for kind, components in lookup._REGISTERED.items()}
-    monkeypatch.setattr(lookup, "_REGISTERED", registered)
 
 
 def test_cells_are_text_and_code_with_their_lines():
@@ -92,7 +84,7 @@ def test_a_progress_bar_leaves_its_last_state():
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "docs" / "notebooks").glob("*.py")), ids=lambda path: path.stem
 )
-def test_a_notebook_runs_from_top_to_bottom(path, registry, tmp_path):
+def test_a_notebook_runs_from_top_to_bottom(path, tmp_path):
     write(path, tmp_path)
     page = (tmp_path / f"{path.stem}.md").read_text(encoding="utf-8")
     assert page.split("\n\n")[1].startswith("After this notebook you can ")

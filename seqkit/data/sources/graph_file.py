@@ -21,11 +21,11 @@ from torch import Tensor
 from seqkit.data.graph_files import MASKS, RawGraph, read_graph
 from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Sample, Splits
-from seqkit.data.source import DataSource, check_test_fraction
+from seqkit.data.source import Arguments, DataSource, check_test_fraction
 from seqkit.data.spectrum import eigenvectors
 from seqkit.data.spellings import alike, one_spelling
 from seqkit.data.splits import SPLIT_NAMES, stratified
-from seqkit.data.tables.cells import AMBIGUOUS, exact_number, is_missing, number, word_of
+from seqkit.data.tables.cells import AMBIGUOUS, exact_number, is_missing, number, short, word_of
 from seqkit.errors import DataError, one_line, suggest
 from seqkit.interfaces import IGNORE
 from seqkit.raw import GraphData
@@ -98,7 +98,7 @@ class GraphFile(DataSource):
         self.test_fraction = test_fraction
         self.seed = seed
 
-    def decided(self) -> dict[str, Any]:
+    def decided(self) -> Arguments:
         """The number of eigenvectors; a run keeps it."""
         return {"eigenvectors": self.eigenvectors}
 
@@ -261,7 +261,8 @@ class GraphFile(DataSource):
         taken: list[str] = []
         left_out: list[str] = []
         for name in wanted:
-            made, what = self._columns(name, self._values(raw.attributes, name, "nodes"))
+            values = self._values(raw.attributes, name, "nodes")
+            made, what = self._columns(name, values, raw.forms.get(name))
             columns.append(made)
             told = taken if made.shape[1] else left_out
             told.append(f"{name} ({what})")
@@ -276,10 +277,10 @@ class GraphFile(DataSource):
             said += f"; not used: {listed(left_out)}"
         return torch.from_numpy(np.concatenate(columns, axis=1).astype(np.float32)), said
 
-    def _columns(self, name: str, values: list[Any]) -> tuple[np.ndarray, str]:
-        """Features [n f] of an attribute, and what they are; f = 0: it cannot be used."""
-        is_words = all(isinstance(value, str | None) for value in values)
-        numbers = [] if is_words else [_number(value) for value in values]
+    def _columns(self, name: str, values: list[Any], form: str | None) -> tuple[np.ndarray, str]:
+        """Features [n f] of an attribute, and what they are; f = 0: it cannot be used. form: of numbers in texts."""
+        is_words = form is None and all(isinstance(value, str | None) for value in values)
+        numbers = [] if is_words else [_number(value, form or "") for value in values]
         if numbers and None not in numbers:
             column = np.array(numbers, float)
             missing = np.isnan(column)
@@ -291,6 +292,9 @@ class GraphFile(DataSource):
             what = "0 or 1"
             if not distinct <= {0.0, 1.0}:
                 what = "standardised"
+                if form is not None:
+                    longest = max(values, key=lambda value: len(str(value or "")))
+                    what += f", {short(longest)} is read as {number(longest, form):.15g}"
                 if len(distinct) > 1:
                     column = (column - column[~missing].mean()) / column[~missing].std()
             made = np.where(missing, 0.0, column)[:, None]
@@ -389,11 +393,11 @@ def _word(value: Any) -> str:
     return "" if value is None else word_of(value)
 
 
-def _number(value: Any) -> float | None:
-    """A value as a number, NaN where it is missing; None: it is none. Beside numbers, 007 is one, and - is missing."""
+def _number(value: Any, form: str) -> float | None:
+    """A value as a number, NaN where it is missing; None: it is none. Beside numbers, - is missing."""
     if is_missing(value, AMBIGUOUS):
         return math.nan
-    return float(value) if isinstance(value, bool) else number(value)
+    return float(value) if isinstance(value, bool) else number(value, form)
 
 
 def _in_order(word: str) -> tuple[int, float, str]:

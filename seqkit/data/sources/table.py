@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 import shlex
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,15 +13,21 @@ from typing import Any
 
 from seqkit.data.formats import own_reader
 from seqkit.data.kinds import FILES, KIND_OF_TOKENIZER, OF_CELLS
-from seqkit.data.leaks import OF_GROUPS, Compared, mixed, ranks, tell_leaks, tells
+from seqkit.data.leaks import Compared
 from seqkit.data.notes import Caution, listed
 from seqkit.data.sample import Samples, Splits
-from seqkit.data.source import DataSource, check_skip_bad, check_test_fraction
-from seqkit.data.spellings import alike, one_spelling
+from seqkit.data.source import Arguments, DataSource, check_skip_bad, check_test_fraction
 from seqkit.data.splits import SPLIT_NAMES, SPLIT_WORDS, Grouping, lost_classes, stratified
-from seqkit.data.tables.cells import canonical, is_missing, is_series, number, short
-from seqkit.data.tables.examples import Examples, UsableRows, read_cells
-from seqkit.data.tables.infer import OF_YEARS, infer
+from seqkit.data.tables.cautions import (
+    tell_chance,
+    tell_equal_inputs,
+    tell_spellings,
+    tell_telling_inputs,
+)
+from seqkit.data.tables.cells import canonical, is_missing, is_series, short
+from seqkit.data.tables.classes import check_learnable, class_names, spell_alike
+from seqkit.data.tables.examples import Examples, UsableRows
+from seqkit.data.tables.infer import infer
 from seqkit.data.tables.read import Tables, files_of, is_remote
 from seqkit.data.tables.rows import Rows
 from seqkit.data.tables.schema import (
@@ -31,7 +35,6 @@ from seqkit.data.tables.schema import (
     Given,
     Schema,
     check_column,
-    objective_option,
     option,
 )
 from seqkit.errors import DataError
@@ -158,7 +161,7 @@ class Table(DataSource):
         cells = self.rows().columns.get(column, ())
         return [self.folder / cell for cell in cells if isinstance(cell, str)]
 
-    def decided(self) -> dict[str, Any]:
+    def decided(self) -> Arguments:
         """The inferred columns as arguments; a run keeps them."""
         return {} if self._schema is None else self._schema.settings()
 
@@ -183,8 +186,8 @@ class Table(DataSource):
             names = [column.name for column in schema.targets]
         if schema.target_kind in ("classes", "tags"):
             if schema.target_kind == "classes":
-                _spell_alike([*read.values()])
-            names = self._class_names(train)
+                spell_alike([*read.values()])
+            names = class_names(train, say)
             for split, part in read.items():
                 part.number(names, split)
         made = {}
@@ -206,16 +209,19 @@ class Table(DataSource):
             )
             found = {split: part.at(kept[split]) for split, part in found.items()}
             places = {s: (of, [rows[i] for i in kept[s]]) for s, (of, rows) in places.items()}
-        _check_learnable(found, schema, name, names)
+        check_learnable(found, schema, name, names)
         for said in lost_classes({split: part.labels for split, part in found.items()}, names):
             say(Caution(f"{name}: {said}"))
-        self._tell_spellings(train)
+        tell_spellings(train, say)
         inputs = {split: self._inputs(part) for split, part in read.items()}
         keys = {split: [inputs[of][i] for i in rows] for split, (of, rows) in places.items()}
-        self._tell_leaks(found, keys, schema, is_given="test" in read)
-        self._tell_telling(train)
-        if "test" not in read and self.division.split is None:
-            self._tell_chance(train, places["train"][1], places["test"][1])
+        is_divided = "test" in read or self.division.split is not None
+        has_groups = self.division.group is not None
+        tell_equal_inputs(found, keys, schema, say, is_given=is_divided or has_groups)
+        tell_telling_inputs(train, say)
+        if not is_divided:
+            rest, aside = (places[split][1] for split in ("train", "test"))
+            tell_chance(train, rest, aside, say, has_groups=has_groups)
         sizes = ", ".join(f"{len(part):,} {SPLIT_WORDS[split]}" for split, part in found.items())
         say(f"{name}: {sizes} rows; {rule}")
         return Splits(found["train"], found["test"], found.get("valid"), names, rule)
@@ -336,7 +342,7 @@ class Table(DataSource):
         rest, aside = stratified(labels, fraction, seed)
         return (
             rest,
-            aside,
+            sorted(aside),  # rows of a forecast follow time
             (f"{100 * fraction:.0f} % of the rows are test, {by_class}SHA-256 with seed {seed}"),
         )
 
@@ -392,115 +398,6 @@ class Table(DataSource):
         ]
         return [*zip(*columns)]
 
-    # ── what is said ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _tell_leaks(
-        self,
-        found: dict[str, Samples],
-        keys: dict[str, list[Hashable]],
-        schema: Schema,
-        *,
-        is_given: bool,
-    ) -> None:
-        """Say how many inputs of test are in training, and how many equal inputs have other targets."""
-        inputs = schema.inputs
-        if len(inputs) == 1 and inputs[0].kind in OF_CELLS:
-            return  # equal numbers or categories are no copies
-        keep = "take them out of one of them"
-        division = self.division
-        if not (is_given or division.split or division.group or schema.steps):
-            every = [key for each in keys.values() for key in each]
-            num_values = [len({*values}) for values in zip(*every)]
-            finest = inputs[num_values.index(max(num_values))]
-            is_cell = finest.kind in OF_CELLS
-            if not is_cell or 2 * max(num_values) > len(every):
-                keep += f", or keep them together: {option('group', finest.name)}"
-            if is_cell and "together" in keep:  # as a group alone it would be no input
-                keep += f" {option('columns', {finest.name: finest.kind})}"
-        tell_leaks(schema.name, found, keys, keep, self._say)
-
-    def _tell_telling(self, train: UsableRows) -> None:
-        """Say which inputs tell the target by themselves, as a code, an outcome or a value in other units do."""
-        schema = train.schema
-        if len(schema.inputs) < 2 or schema.target_kind == "none":
-            return
-        target = listed([one.name for one in schema.targets])
-        targets = [*map(repr, train.labels)]
-        numbers: list[Sequence[float]] = []
-        if schema.target_kind == "numbers":
-            numbers = [*zip(*(x if isinstance(x, list) else [x] for x in train.labels))]
-        for column in schema.inputs:
-            values = [train.examples.values[column.name][row] for row in train.indices]
-            if column.kind in (*OF_CELLS, "text") and tells(values, targets):
-                what = f"alone tells {target}"
-            elif column.kind in ("number", "date") and any(ranks(values, one) for one in numbers):
-                what = f"grows or falls with {target}, as a copy in other units does,"
-            else:
-                continue
-            way = option("columns", {column.name: "unused"})
-            what = f"{column.name!r} {what} in all {len(train):,} rows"
-            self._say(
-                Caution(f"{train.rows.name}: {what}; if it is not known before the target: {way}")
-            )
-
-    def _tell_chance(self, train: UsableRows, rest: Sequence[int], aside: Sequence[int]) -> None:
-        """Say what a split at random mixes: rows of one thing, and earlier rows with later ones.
-
-        rest, aside: indices of training and of test.
-        """
-        table = train.rows.name
-        for column in train.schema.columns:
-            cells = train.rows.columns.get(column.name, ())
-            is_time = column.kind == "date" or column.name.lower() in OF_YEARS
-            is_group = self.division.group is None and OF_GROUPS.fullmatch(column.name.strip())
-            if column.role not in ("input", "unused") or not (is_time or is_group) or not cells:
-                continue
-            known, asked = ([cells[train.indices[i]] for i in part] for part in (rest, aside))
-            if is_time and (said := _mixed_times(column, known, asked)):
-                self._say(f"{table}: {said}")
-            if is_group and (said := _mixed_groups(column.name, known, asked)):
-                self._say(Caution(f"{table}: {said}"))
-
-    def _tell_spellings(self, train: UsableRows) -> None:
-        """Say which categories of an input look alike."""
-        for column in train.schema.inputs:
-            if column.kind == "category":
-                values = train.examples.values[column.name]
-                counts = Counter(values[row] for row in train.indices if values[row] is not None)
-                if said := alike(counts):
-                    self._say(f"{train.rows.name}: categories of {column.name}: {said}")
-
-    def _class_names(self, train: UsableRows) -> list[str]:
-        """Classes in the order of their numbers or names. Raises DataError where there are too few or too many."""
-        if train.schema.target_kind == "tags":
-            return _in_order({tag for tags in train.labels for tag in tags})
-        table = train.rows.name
-        target = train.schema.targets[0].name
-        counts = Counter(train.labels)
-        if len(counts) < 2:
-            (name,) = counts
-            all_alike = f"{target} is {short(name)} in all {len(train):,} rows"
-            raise DataError(
-                f"{table}: {all_alike}, and a classifier needs two classes; name another --data.target"
-            )
-        if len(train) >= 10 and len(counts) > len(train) / 2:
-            way = "--data.target_kind text"
-            if all(number(name) is not None for name in counts):
-                way = f"--data.target_kind numbers {objective_option('numbers')}"
-            raise DataError(
-                f"{table}: {target} has {len(counts):,} different values in {len(train):,} rows, which are no classes; "
-                f"did you mean {way}, or another column (--data.target)?"
-            )
-        if said := alike(counts):
-            self._say(Caution(f"{table}: classes of {target}: {said}"))
-        single = sorted(name for name, count in counts.items() if count == 1)
-        if single:
-            self._say(
-                f"{table}: {len(single)} of {len(counts)} classes of {target} have one row alone, in training "
-                f"({listed(single, 5)})"
-            )
-        return _in_order(counts)
-
 
 def _with_null(rows: Rows, given: Given, names: Iterable[str] | None = None) -> str:
     """Says which row of a series holds null, and what leaves such rows out; empty: none does.
@@ -540,45 +437,6 @@ def _advice(part: UsableRows) -> str:
     return f" ({bad:,} of {len(part):,} rows cannot be used; --data.skip_bad {bad} leaves them out)"
 
 
-def _mixed_times(column: Column, known: Sequence[Any], asked: Sequence[Any]) -> str:
-    """Says how many cells of test are before the last one of training; empty: none is."""
-    times = []
-    for cells in (known, asked):
-        read, _ = read_cells(cells, column.read)
-        times.append([value for value in read if isinstance(value, float)])
-    latest = max(times[0], default=-math.inf)
-    early = sum(value < latest for value in times[1])
-    if not early:
-        return ""
-    what = f"{early:,} of {len(asked):,} test rows are not after training by {column.name!r}"
-    way = "add a column, such as split, that says train or test, and give --data.split split"
-    return f"{what}, as they are drawn at random; to test on later rows, {way}"
-
-
-def _mixed_groups(name: str, known: Sequence[Any], asked: Sequence[Any]) -> str:
-    """Says how many filled cells of test stand in training, too; empty: none does, or most differ."""
-    trained, tested = (
-        [str(cell) for cell in cells if not is_missing(cell)] for cells in (known, asked)
-    )
-    return mixed(f"values of {name!r}", trained, tested, option("group", name))
-
-
-def _spell_alike(parts: Sequence[UsableRows]) -> None:
-    """Give equal classes of all splits one spelling."""
-    spelling = one_spelling({label for part in parts for label in part.labels})
-    for part in parts:
-        part.labels = [spelling[label] for label in part.labels]
-
-
-def _in_order(names: Iterable[str]) -> list[str]:
-    """Names of classes in the order of their numbers, or of their letters."""
-    known = list(names)
-    values = [number(name) for name in known]
-    if all(value is not None and math.isfinite(value) for value in values):
-        return [name for _, name in sorted(zip(values, known))]  # type: ignore[type-var]
-    return sorted(known)
-
-
 def _by_column(train: UsableRows, name: str) -> dict[str, list[int]]:
     column = train.rows.columns[name]
     found: dict[str, list[int]] = {"train": [], "valid": [], "test": []}
@@ -595,33 +453,6 @@ def _by_column(train: UsableRows, name: str) -> dict[str, list[int]]:
                 f"{train.rows.name}: no row has the {name} {split}; add some, or give no --data.split"
             )
     return found
-
-
-def _check_learnable(
-    found: dict[str, Samples], schema: Schema, table: str, names: Sequence[str] | None
-) -> None:
-    """Raise DataError where training has one number alone, or another split has a class that training lacks."""
-    labels = found["train"].labels
-    if schema.target_kind in ("numbers", "labels") and len(labels) > 1:
-        rows = [label if isinstance(label, list) else [label] for label in labels]
-        for target, values in zip(schema.targets, zip(*rows)):
-            numbers = {value for value in values if not math.isnan(value)}
-            if len(numbers) < 2:
-                what = "has no number in the rows"
-                if numbers:
-                    what = f"is {numbers.pop():g} in all rows"
-                raise DataError(
-                    f"{table}: {target.name} {what} of the training split; name another --data.target"
-                )
-    if schema.target_kind == "classes" and names is not None:
-        known = set(labels)
-        for split, samples in found.items():
-            for i, label in enumerate(samples.labels):
-                if label not in known:
-                    what = f"is in the {split} split with class {short(names[label])}, which training lacks"
-                    raise DataError(
-                        f"{samples.name(i)} {what}; add rows of it, or give another --data.seed"
-                    )
 
 
 def _split_of(file: str, root: str) -> str | None:

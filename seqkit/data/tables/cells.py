@@ -10,6 +10,7 @@ from datetime import date, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unicodedata import normalize
 
 from seqkit.errors import DataError, one_line
 from seqkit.raw import Years
@@ -30,11 +31,11 @@ MISSING = {
 AMBIGUOUS = ("na", "none", "-", "?", ".", "missing")
 """Words, in lower case, that may be a value. Where one stands among numbers, it is missing in the whole table."""
 
-TRUTHS = {
-    **dict.fromkeys(("yes", "y", "true", "t", "1"), 1.0),
-    **dict.fromkeys(("no", "n", "false", "f", "0"), 0.0),
-}
-"""Words, in lower case, for yes and no."""
+_YES = "yes y true t 1 ja j wahr oui vrai sí si sì verdadero vero sim verdadeiro"
+_NO = "no n false f 0 nein falsch non faux falso não nao"
+
+TRUTHS = {**dict.fromkeys(_YES.split(), 1.0), **dict.fromkeys(_NO.split(), 0.0)}
+"""Words, in lower case and NFC, for yes and no: in English, German, French, Spanish, Italian and Portuguese."""
 
 _NUMBER = re.compile(
     r"([-+]?)\s*[$€£¥₹]?\s*([-+]?)((?:[1-9]\d{0,2}(?:[,\s'\u00a0\u202f]\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?)"
@@ -184,7 +185,7 @@ def truth(cell: Any, missing: Iterable[str] = ()) -> float | None:
     if isinstance(cell, bool | int | float) and cell in (0, 1):
         return float(cell)
     if isinstance(cell, str):
-        return TRUTHS.get(cell.strip().lower())
+        return TRUTHS.get(normalize("NFC", cell.strip().lower()))
     return None
 
 

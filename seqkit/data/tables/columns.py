@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from itertools import product
 from pathlib import Path
@@ -80,6 +81,12 @@ _UNIT = re.compile(
 
 _MEANT = re.compile(r"[a-df-zA-DF-Z:(]|\d\s*-")
 """Marks of a number only as people write it: a unit, a clock's colon, a minus behind it or parentheses."""
+
+_ZONE = re.compile(r"[T ]\d\S*[Z+-]")
+"""A time with its distance from UTC, as ISO 8601 has it."""
+
+_SIGN = re.compile(r"[$€£¥₹%]")
+"""Signs that a number has beside it, and is read without."""
 
 _GROUPS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")
 """A whole number whose digits points group."""
@@ -174,7 +181,7 @@ def column_of(name: str, cells: Cells, given: Given, folder: Path | None) -> Col
             raise DataError(f"{name}: {_two_forms(name, cells.drawn)}")
         form = "".join(forms)
     elif kind == "number" and not form:
-        form = _number_form(cells) or ""
+        form = number_form(cells) or ""
     return Column(name, kind, role, form, is_given=True)
 
 
@@ -212,13 +219,13 @@ def _guessed(name: str, column: Cells, folder: Path | None) -> Column:
         return unused(f"every cell is {short(cells[0])}", option("columns", {name: "category"}))
     if is_texts and all(numbers_of(text) is not None for text in texts):
         return Column(name, "series")
-    if (form := _number_form(column)) is not None:
+    if (form := number_form(column)) is not None:
         if _date_forms(cells) == [COMPACT_DATE]:
             return Column(name, "date", form=COMPACT_DATE)
         return Column(name, "number", form=form, why=_as_read(column, form))
     forms = _date_forms(cells, column.counts) if is_texts else []
     if len(forms) == 1:
-        return Column(name, "date", form=forms[0])
+        return Column(name, "date", form=forms[0], why=_without_zone(column))
     if forms:
         return unused(_two_forms(name, texts))
     if is_texts and (other := _date_of_another_form(texts)) is not None:
@@ -240,11 +247,25 @@ def _two_forms(name: str, cells: Sequence[Any]) -> str:
 
 
 def _as_read(cells: Cells, form: str) -> str:
-    """Says how a number is read that may be no number, such as "3M" or "25:20"; empty: none is written so."""
-    for cell in cells.drawn:
-        if isinstance(cell, str) and _MEANT.search(cell):
-            return f"{short(cell)} is read as {number(cell, form):.15g}"
-    return ""
+    """Says how a number is read that may be no number, such as "3M" or "25:20", or has another sign than others have.
+
+    Empty: none is written so.
+    """
+    of_sign: dict[str, Any] = {}
+    for cell in cells.counts:
+        of_sign.setdefault("".join(_SIGN.findall(str(cell))), cell)
+    odd = [cell for cell in cells.drawn if isinstance(cell, str) and _MEANT.search(cell)][:1]
+    if len(of_sign) > 1:
+        odd = [*of_sign.values()][:3]
+    return ", ".join(f"{short(cell)} is read as {number(cell, form):.15g}" for cell in odd)
+
+
+def _without_zone(cells: Cells) -> str:
+    """Says how a time without a time zone is read beside others that have one; empty: all have one, or none has."""
+    local = [cell for cell in cells.counts if not _ZONE.search(str(cell))]
+    if len(local) in (0, len(cells.counts)):
+        return ""
+    return f"{short(local[0])} has no time zone, others have; it counts as UTC"
 
 
 def _odd_cells(name: str, cells: Cells) -> tuple[str, str]:
@@ -298,7 +319,7 @@ def _kind_of_names(name: str, texts: Sequence[str], folder: Path | None) -> str 
     return None
 
 
-def _number_form(cells: Cells) -> str | None:
+def number_form(cells: Cells) -> str | None:
     """Empty for numbers, a comma for decimal commas, or with a unit; None: some cells are none, or are codes."""
     texts = [str(cell).strip() for cell in cells.drawn]
     is_code = not any("." in text for text in texts) and any(map(EXPONENT.fullmatch, texts))
@@ -312,6 +333,28 @@ def _number_form(cells: Cells) -> str | None:
     if 2 < num_points < cells.counts.total() and all(_GROUPS.fullmatch(x.strip()) for x in points):
         return ","  # 1.200 beside 999 has a thousand
     return next((form for form in forms if all_fit(cells.marked, form)), forms[0])
+
+
+def settled(columns: Iterable[Column], cells: Mapping[str, Cells]) -> Iterator[Column]:
+    """Columns in which 1.234 or 1,234 is read as the decimals of others say; where none does, they say how it is."""
+    signs = set()
+    unclear = []
+    for column in columns:
+        marked = cells[column.name].marked
+        if column.kind != "number" or not marked:
+            continue
+        if column.is_given or column.form == "," or not all_fit(marked, ","):
+            signs.add(column.form)
+        else:
+            unclear.append(column)
+    for column in unclear:
+        cell = next((cell for cell in cells[column.name].marked if "," in cell), None)
+        if signs == {","}:
+            yield replace(column, form=",")
+        elif cell is not None and signs != {""}:
+            way = option("forms", {column.name: ","})
+            read = column.why or f"{short(cell)} is read as {number(cell):g}"
+            yield replace(column, why=f"{read}; if a comma is a decimal sign: {way}")
 
 
 def _is_long(text: str) -> bool:

@@ -21,7 +21,7 @@ from seqkit.data.tables.cells import (
     short,
     truth,
 )  # fmt: skip
-from seqkit.data.tables.columns import Cells, all_fit, column_of, words_for_missing
+from seqkit.data.tables.columns import Cells, column_of, settled, words_for_missing
 from seqkit.data.tables.row_numbers import (
     OF_IDS,
     grows,
@@ -135,7 +135,8 @@ class _Columns:
         self._leave_out_ids()
         if split is None:
             self._offer_splits()
-        self._settle_decimals()
+        for column in settled(self.columns.values(), self.cells):
+            self.columns[column.name] = column
         for name in self.categories & {*self.columns} - {*given.kinds}:
             if self.columns[name].kind == "number":
                 self._change(name, kind="category", form="")
@@ -253,27 +254,6 @@ class _Columns:
             values = [number(cell, target.form) for cell in cells]
             return is_ranked([value for value in values if value is not None])
         return target_kind in ("classes", "labels") and in_blocks(cells)
-
-    def _settle_decimals(self) -> None:
-        """Read 1.234 and 1,234 as the decimals of other columns say; where none does, say how they are read."""
-        signs = set()
-        unclear = []
-        for name, column in self.columns.items():
-            marked = self.cells[name].marked
-            if column.kind != "number" or not marked:
-                continue
-            if column.is_given or column.form == "," or not all_fit(marked, ","):
-                signs.add(column.form)
-            else:
-                unclear.append(name)
-        for name in unclear:
-            cell = next((cell for cell in self.cells[name].marked if "," in cell), None)
-            if signs == {","}:
-                self._change(name, form=",")
-            elif cell is not None and signs != {""}:
-                way = option("forms", {name: ","})
-                read = f"{short(cell)} is read as {number(cell):g}; if its comma is a decimal sign"
-                self._change(name, why=f"{read}: {way}")
 
     # ── target ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

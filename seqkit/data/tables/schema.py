@@ -13,6 +13,7 @@ from typing import Any, Literal
 import yaml
 
 from seqkit.data.kinds import FILES, KINDS, OF_CELLS, TARGETS, TargetKind
+from seqkit.data.source import Arguments
 from seqkit.data.tables.cells import (
     content_of,
     conversation,
@@ -98,7 +99,8 @@ class Column:
     def _category(self, cell: Any) -> str:
         if isinstance(cell, list | dict | bytes):
             raise ValueError(self._wrong(cell, "is no category"))
-        return word_of(cell)
+        word = word_of(cell)
+        return {"true": "true", "false": "false"}.get(word.lower(), word)  # as JSON has them
 
     def _text(self, cell: Any) -> str:
         if not isinstance(cell, str) and (cell := conversation(given := cell)) is None:
@@ -247,7 +249,7 @@ class Schema:
             found[CELLS] = CELLS
         return found
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Arguments:
         """The schema as the settings of a data source (`Given`) that are saved with a run."""
         columns = {}
         for column in self.columns:

@@ -7,7 +7,7 @@ from pathlib import Path
 from seqkit.pretrained.audio_inputs import sounds
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.encoders import post_norm
-from seqkit.pretrained.family import Family, Settings, depth_of
+from seqkit.pretrained.family import Family, Settings, depth_of, distances
 from seqkit.pretrained.rows import Rearranged, Rows, below, layers, module, modules, tensor
 
 
@@ -68,12 +68,8 @@ def _wav2vec2(config: ConfigFile) -> Settings:
         backbone["block"]["type"] = "PreNormBlock"
     if _is_wavlm(config):
         backbone["block"]["attention"]["gated_bias"] = True
-        backbone["position"] = {
-            "type": "T5Bias",
-            "num_heads": backbone["num_heads"],
-            "num_buckets": config.size("num_buckets", 320),
-            "max_distance": config.size("max_bucket_distance", 800),
-        }
+        sizes = (("num_buckets", 320), ("max_bucket_distance", 800))
+        backbone["position"] = distances(config, backbone["num_heads"], *sizes)
     kernel = config.size("num_conv_pos_embeddings", 128)
     position = {"type": "ConvolutionalPosition", "kernel_size": kernel, "num_groups": groups}
     return {"position": position, **found}
@@ -123,27 +119,26 @@ def _wav2vec2_inputs(folder: Path, config: ConfigFile) -> Settings:
     return {**sounds(folder, "SampleWindows", {}), "convolutions": _convolutions(config)}
 
 
-def _family(prefix: str) -> Family:
-    left_out = (
-        "lm_head.",
-        "classifier.",
-        "projector.",
-        "layer_weights",
-        "quantizer.",
-        "project_q.",
-        "project_hid.",
-        "ctc_proj.",
-        "speaker_proj.",
-        "label_embeddings_concat",
-        "layer_norm_for_extract.",
-    )
-    return Family(_wav2vec2, _wav2vec2_table, prefix, {}, left_out, _wav2vec2_inputs)
-
-
+LEFT_OUT = (
+    "lm_head.",
+    "classifier.",
+    "projector.",
+    "layer_weights",
+    "quantizer.",
+    "project_q.",
+    "project_hid.",
+    "ctc_proj.",
+    "speaker_proj.",
+    "label_embeddings_concat",
+    "layer_norm_for_extract.",
+)
 WAVES: dict[str, Family] = {
-    "wav2vec2": _family("wav2vec2."),
-    "hubert": _family("hubert."),
-    "unispeech": _family("unispeech."),
-    "unispeech-sat": _family("unispeech_sat."),
-    "wavlm": _family("wavlm."),
+    kind: Family(
+        _wav2vec2,
+        _wav2vec2_table,
+        f"{kind.replace('-', '_')}.",
+        left_out=LEFT_OUT,
+        inputs=_wav2vec2_inputs,
+    )
+    for kind in ("wav2vec2", "hubert", "unispeech", "unispeech-sat", "wavlm")
 }

@@ -33,14 +33,15 @@ def _distances(config: ConfigFile, norm: Settings, dim: int) -> Settings:
     """Settings of the vectors of distances. norm: that of the layers."""
     if not config.flag("share_att_key", False):
         raise config.refused("share_att_key", "true")
-    longest = config.get("max_relative_positions", -1)
-    if longest < 1:
-        longest = config.size("max_position_embeddings", 512)
+    num = config.size("position_buckets", least=4)
+    longest = "max_relative_positions"
+    if config.get(longest, -1) < 1:
+        longest = "max_position_embeddings"
     return {
         "type": "DisentangledPosition",
         "dim": dim,
-        "num_buckets": config.size("position_buckets"),
-        "max_distance": longest,
+        "num_buckets": num,
+        "max_distance": config.size(longest, 512, least=num // 2 + 2),
         "norm": config.one_of("norm_rel_ebd", {"none": "Identity", "layer_norm": norm}, "none"),
     }
 

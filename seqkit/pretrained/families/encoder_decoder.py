@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from seqkit.errors import DataError
 from seqkit.files import MAX_JSON_BYTES, decoded, read_small
-from seqkit.pretrained.config_file import ConfigFile, own_file
+from seqkit.pretrained.config_file import TOKENIZER, ConfigFile, tokenizer_file
 from seqkit.pretrained.family import ACTIVATIONS, Settings, block, class_of, depth_of
 from seqkit.pretrained.generation_config import Generation
 from seqkit.pretrained.rows import Rows, alias, layers, module, modules, tensor
 
-TOKENIZER = "tokenizer.json"
 SIDES = ("encoder", "decoder")
 LAYER_NORM = {"type": "LayerNorm", "eps": 1e-5}
 
@@ -52,13 +50,9 @@ def written_state(longest: Callable[[ConfigFile], int]) -> Callable[[ConfigFile]
     """State of `Seq2Seq`: the target tokenizer's, and how many tokens are written at most."""
 
     def state(config: ConfigFile) -> Settings:
-        path = config.path.parent / TOKENIZER
-        if not path.is_file():
-            raise DataError(
-                f"{path.parent} has no {TOKENIZER}; save its fast tokenizer there (save_pretrained)"
-            )
+        path = tokenizer_file(config.path.parent)
         return {
-            "target": {TOKENIZER: decoded(read_small(own_file(path), MAX_JSON_BYTES))},
+            "target": {TOKENIZER: decoded(read_small(path, MAX_JSON_BYTES))},
             "longest": longest(config),
         }
 
@@ -67,10 +61,13 @@ def written_state(longest: Callable[[ConfigFile], int]) -> Callable[[ConfigFile]
 
 def lacks_decoder(config: ConfigFile) -> str:
     """The part that a run of the encoder alone does not hold; empty: the model has no decoder."""
-    if class_of(config).endswith(("EncoderModel", "ForAudioClassification")):
+    if class_of(config).endswith(ALONE):
         return ""
     return "a decoder"
 
+
+ALONE = ("EncoderModel", "ForAudioClassification", "ForTokenClassification")
+"""Ends of the names of classes of an encoder alone."""
 
 # ── stacks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -13,9 +13,8 @@ from seqkit.pretrained.family import (
     Head,
     Settings,
     block,
-    class_names,
+    classifier,
     depth_of,
-    has_classes,
     layer_norm,
 )
 from seqkit.pretrained.rows import Row, Rows, alias, below, module, modules, tensor
@@ -79,12 +78,10 @@ def masked_rows(dense: str, norm: str, decoder: str, bias: str) -> Rows:
 
 
 TAGS = "Classify token"
-TAGGER = Head(
-    ("ForTokenClassification",),
+TAGGER = classifier(
+    "ForTokenClassification",
     lambda _: {"type": "Classify", "level": "token"},
-    lambda _: module("head.linear", "classifier"),
-    class_names,
-    has_classes("ForTokenClassification"),
+    module("head.linear", "classifier"),
 )
 
 LAYER = (
@@ -236,15 +233,12 @@ class Encoder:
 
     def family(self) -> Family:
         """Its family."""
-        kind = "ForSequenceClassification"
         dense, out = self.classes
         classes = modules({"head.transform.linear": dense, "head.linear": out})
         masked = masked_rows(*self.masked)
         heads = {
             "Masked": Head(("ForMaskedLM",), self.masked_objective, lambda _: masked),
-            "Classify": Head(
-                (kind,), self.classes_objective, lambda _: classes, class_names, has_classes(kind)
-            ),
+            "Classify": classifier("ForSequenceClassification", self.classes_objective, classes),
             TAGS: TAGGER,
         }
         return Family(self.model, self.table, self.prefix, heads, LEFT_OUT)

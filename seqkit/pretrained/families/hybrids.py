@@ -439,7 +439,7 @@ def _griffin_layers(config: ConfigFile, depth: int) -> list[bool]:
 
 
 def _griffin_block(config: ConfigFile, block: Settings) -> None:
-    size = config.size("attention_window_size", 2048)
+    size = config.size("attention_window_size", 2048, least=2)
     attention = block["attention"]
     attention["out_bias"] = True
     attention["mechanism"] = {**attention["mechanism"], "size": size}

@@ -145,6 +145,8 @@ def _heads(config: ConfigFile) -> tuple[int, int, int]:
     kv_heads = heads
     if config.get("num_key_value_heads") is not None:
         kv_heads = config.size("num_key_value_heads")
+        if heads % kv_heads:
+            raise config.refused("num_key_value_heads", f"a divisor of {heads} heads")
     if config.get("head_dim") is None:
         return heads, kv_heads, config.size("hidden_size") // heads
     return heads, kv_heads, config.size("head_dim")
@@ -265,6 +267,7 @@ def _windows(config: ConfigFile, depth: int) -> list[int | None]:
             config.get(unused)
     if not (kind.windows or config.get("use_sliding_window")) or size is None:
         return [None] * depth
+    size = config.size("sliding_window", least=2)
     if kinds is None:
         if config.model_type in ("smollm3", "qwen3_moe"):
             raise config.refused("use_sliding_window", "false, or with layer_types")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from seqkit.pretrained.config_file import ConfigFile
 from seqkit.pretrained.families.encoders import TAGS, masked_rows
 from seqkit.pretrained.family import (
@@ -11,9 +9,8 @@ from seqkit.pretrained.family import (
     Family,
     Head,
     Settings,
-    class_names,
+    classifier,
     depth_of,
-    has_classes,
     layer_norm,
     rotary_settings,
 )
@@ -29,7 +26,7 @@ def _model(config: ConfigFile) -> Settings:
     norm = _norm(config)
     attention = {"bias": config.flag("attention_bias", False)}
     dropout = config.number("attention_dropout", 0.0)
-    size = config.size("local_attention", 128) // 2 + 1
+    size = config.size("local_attention", 128, least=2) // 2 + 1
     mechanisms: dict[str, Settings] = {
         LOCAL: {"type": "SlidingWindowAttention", "size": size, "dropout": dropout},
         FULL: {"type": "ScaledDotProductAttention", "dropout": dropout},
@@ -132,18 +129,6 @@ def _classify(config: ConfigFile) -> Settings:
     return {"type": "Classify", "pool": pool, "transform": _transform(config)}
 
 
-def _classifier(kind: str, objective: Callable[[ConfigFile], Settings]) -> Head:
-    """The head of a linear layer behind the transform. kind: end of the name of the class that has it."""
-    rows = modules(
-        {
-            "head.transform.linear": "head.dense",
-            "head.transform.norm": "head.norm",
-            "head.linear": "classifier",
-        }
-    )
-    return Head((kind,), objective, lambda _: rows, class_names, has_classes(kind))
-
-
 def _tag(config: ConfigFile) -> Settings:
     return {"type": "Classify", "level": "token", "transform": _transform(config)}
 
@@ -153,10 +138,17 @@ MASKED = Head(
     _masked,
     lambda _: masked_rows("head.dense", "head.norm", "decoder", "decoder.bias"),
 )
+CLASSES = modules(
+    {
+        "head.transform.linear": "head.dense",
+        "head.transform.norm": "head.norm",
+        "head.linear": "classifier",
+    }
+)
 HEADS = {
     "Masked": MASKED,
-    "Classify": _classifier("ForSequenceClassification", _classify),
-    TAGS: _classifier("ForTokenClassification", _tag),
+    "Classify": classifier("ForSequenceClassification", _classify, CLASSES),
+    TAGS: classifier("ForTokenClassification", _tag, CLASSES),
 }
 MODERNBERT = Family(
     _model,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seqkit.errors import DataError
-from seqkit.pretrained.config_file import ConfigFile, own_file, read_json
+from seqkit.pretrained.config_file import ConfigFile, read_json, tokenizer_file
 from seqkit.pretrained.families.vision import checked_images, kernel, patches_to_a_side
 from seqkit.pretrained.family import (
     ACTIVATIONS,
@@ -216,14 +216,12 @@ def _images(folder: Path, config: ConfigFile) -> Settings:
 
 def _texts(folder: Path, config: ConfigFile) -> Settings:
     """Texts as they are published for: CLIP's end at the first end token, SigLIP's are filled up to all positions."""
-    from seqkit.tokenizers.from_file import NAME, FromFile
+    from seqkit.tokenizers.from_file import FromFile
 
-    path = own_file(folder / NAME)
+    path = tokenizer_file(folder)
     most = _num_positions(config, TEXT)
     num_ids = config.size("vocab_size", _default(config).num_ids)
     found = {"type": "FromFile", "path": str(path), "num_ids": num_ids, "max_tokens": most}
-    if not path.is_file():
-        raise DataError(f"{folder} has no {NAME}; save its fast tokenizer there (save_pretrained)")
     said = folder / "tokenizer_config.json"
     of_tokenizer = read_json(said) if said.exists() else {}
     known = FromFile(str(path))

@@ -14,7 +14,15 @@ from seqkit.pretrained.families.encoder_decoder import (
     writes,
     written_state,
 )
-from seqkit.pretrained.family import ACTIVATIONS, Family, Head, Settings, block, depth_of
+from seqkit.pretrained.family import (
+    ACTIVATIONS,
+    Family,
+    Head,
+    Settings,
+    block,
+    depth_of,
+    distances,
+)
 from seqkit.pretrained.rows import Rows, alias, below, layers, module, modules, tensor
 
 LONGEST = 512
@@ -99,13 +107,9 @@ def _stack(config: ConfigFile, side: str) -> Settings:
     layer["cross_attention"] = is_decoder
     layer["attention"] |= {"head_dim": config.size("d_kv", 64), "bias": False}
     layer["attention"]["mechanism"]["temperature"] = 1.0
-    position = {
-        "type": "T5Bias",
-        "num_heads": heads,
-        "num_buckets": config.size("relative_attention_num_buckets", 32),
-        "max_distance": config.size("relative_attention_max_distance", 128),
-        "causal": is_decoder,
-    }
+    buckets = ("relative_attention_num_buckets", 32)
+    longest = ("relative_attention_max_distance", 128)
+    position = {**distances(config, heads, buckets, longest), "causal": is_decoder}
     return {
         "type": "Transformer",
         "dim": _dim(config),
@@ -201,9 +205,32 @@ def _head(config: ConfigFile) -> Rows:
     return module("head.linear", "lm_head")
 
 
-SEQ2SEQ = Head(("ForConditionalGeneration",), _objective, _head, written_state(lambda _: LONGEST))
+SEQ2SEQ = Head(
+    ("ForConditionalGeneration",),
+    _objective,
+    _head,
+    written_state(lambda _: LONGEST),
+    has_prefix=lambda _: False,
+)
+PREFIX = "transformer."
+"""Prefix of the names in a classifier; its head is not read."""
+HEADS = ("classification_head.", "classifier.", "qa_outputs.")
 OLD = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.",)
 """Distances between source and target, which old files hold and no version of transformers reads."""
 
-T5 = Family(_encoder, _encoder_table, "", left_out=("decoder.", "lm_head."), lacks=lacks_decoder)
-WHOLE_T5 = Family(_whole, _whole_table, "", {"Seq2Seq": SEQ2SEQ}, OLD)
+T5 = Family(
+    _encoder,
+    _encoder_table,
+    PREFIX,
+    left_out=("decoder.", "lm_head.", *HEADS),
+    lacks=lacks_decoder,
+)
+WHOLE_T5 = Family(
+    _whole,
+    _whole_table,
+    PREFIX,
+    {"Seq2Seq": SEQ2SEQ},
+    (*OLD, *HEADS),
+    # transformers 5 ties every T5, and writes no head that is tied
+    stand_ins={"lm_head.weight": "shared.weight"},
+)

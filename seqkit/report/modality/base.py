@@ -210,7 +210,8 @@ def attended(renderer: Renderer, raw: Any, tokens: Tokens, received: np.ndarray)
         # pictures of several parts begin at the left, one alone stands beside the bar
         place["panchor"] = False
     bar = figure.colorbar(WARM, extend="max", aspect=18, **place)
-    bar.set_label("attention received (1: average)", fontsize=7)
+    # no longer than the bar of a line of text
+    bar.set_label("× average", fontsize=8)
     bar.ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from seqkit.errors import one_line
 from seqkit.interfaces import Tokens
-from seqkit.report.figures import BLUE, GREEN, STYLE, VERMILION, new_figure
+from seqkit.report.figures import (
+    BLUE,
+    CATEGORIES,
+    INK,
+    STYLE,
+    legend_above,
+    new_figure,
+    shortened,
+)
 from seqkit.report.modality.base import WARM, Look, Renderer
 from seqkit.tokenizers.graph import Graph
 from seqkit.tokenizers.molecule import BONDS, Molecule
@@ -19,6 +29,9 @@ from seqkit.tokenizers.molecule import BONDS, Molecule
 MAX_NODES = 40
 MAX_ANSWERED = 300
 """At most this many nodes of a graph are drawn, from around the first, and with answers."""
+
+MARKERS = "osD^"
+"""Marks of predicted classes, the first for as many as there are colours."""
 
 _GREY = "#8795a3"
 
@@ -75,30 +88,38 @@ class GraphRenderer(Renderer):
         spring: dict[int, Any] = networkx.spring_layout(graph, seed=1, iterations=200)
         return spring
 
-    @rc_context(STYLE)
-    def answered(self, raw: Any, right: np.ndarray) -> Figure:
+    @rc_context({**STYLE, "legend.fontsize": 10})
+    def answered(
+        self, raw: Any, right: np.ndarray, preds: np.ndarray, names: Sequence[str]
+    ) -> Figure:
         """The graph with its answers: right [n] is 1 for a right node, -1 for a wrong one, and 0 where none was asked.
 
-        Of a large graph, those around the first wrong node are drawn.
+        preds: [n] predicted classes, by whose `names` asked nodes are coloured. Wrong ones have a ring. Of a large
+        graph, those around the first wrong node are drawn.
         """
         tokens = self.tokenizer.encode(raw)
         graph = self._nearby(tokens, MAX_ANSWERED, int(np.argmin(right)))
         places = self.places(raw, graph)
-        nodes = np.array(graph)
-        figure, (axes,) = new_figure(6.0, 4.2)
+        figure, (axes,) = new_figure(4.6, 4.2)
         lines = [(places[one], places[other]) for one, other in graph.edges]
         axes.add_collection(
             LineCollection(lines, colors=_GREY, linewidths=0.5, alpha=0.6, zorder=0)
         )
-        for value, label, color, size in (
-            (0, "not asked", _GREY, 10),
-            (1, "right", GREEN, 24),
-            (-1, "wrong", VERMILION, 24),
-        ):
-            found = [places[node] for node in nodes[right[nodes] == value]]
-            xs, ys = np.array(found).reshape(-1, 2).T
-            axes.scatter(xs, ys, s=size, c=color, linewidths=0, label=f"{label} ({len(xs):,})")
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+
+        def dots(is_drawn: np.ndarray, label: str, **look: Any) -> None:
+            found = [places[node] for node in graph if is_drawn[node]]
+            if found:
+                axes.scatter(*np.array(found).T, label=f"{label} ({len(found):,})", **look)
+
+        dots(right == 0, "not a test node", s=10, c=_GREY, linewidths=0)
+        for i, name in enumerate(shortened([one_line(name) for name in names], 24)):
+            look = {
+                "c": CATEGORIES[i % len(CATEGORIES)],
+                "marker": MARKERS[i // len(CATEGORIES) % len(MARKERS)],
+            }
+            dots((right != 0) & (preds == i), name, s=30, linewidths=0, **look)
+        dots(right < 0, "wrong", s=70, facecolors="none", edgecolors=INK, linewidths=1.2)
+        legend_above(figure, axes)
         axes.set(xticks=[], yticks=[], xlabel=_drawn(graph, tokens))
         axes.set_frame_on(False)
         return figure

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from seqkit.data.batching import BatchDataset
 from seqkit.interfaces import LabeledBatch, Objective, TokenBatch, Tokens, TokenSpec
-from seqkit.testing.laws import other_content
+from seqkit.testing.changed_tokens import other_content
 from seqkit.testing.process import seeded
 
 POOL = 64

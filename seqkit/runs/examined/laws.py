@@ -15,12 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from seqkit.errors import is_out_of_memory
-from seqkit.interfaces import TokenBatch
+from seqkit.interfaces import TokenBatch, Tokens
 from seqkit.model import Model
 from seqkit.nn.join_embedder import JoinEmbedder
 from seqkit.runs.examined.given import Given, collated
-from seqkit.testing.laws import TOLERANCE, InFloat64, leave_zero, with_dirty_padding
+from seqkit.testing.changed_tokens import with_dirty_padding
+from seqkit.testing.embedded_backbone import InFloat64, leave_zero
+from seqkit.testing.laws import other_order
 from seqkit.testing.process import seeded
+from seqkit.testing.tolerance import TOLERANCE
 
 OF_FLOAT32 = 1e-3
 """Difference in float32, as a share of the largest output, that may be rounding."""
@@ -38,6 +41,8 @@ PACKED = "packed sequences stay apart"
 MASK = "masked tokens stay hidden"
 AGAIN = "evaluation repeats"
 CACHE = "a cache gives what one pass gives"
+ORDER = "nodes in another order have the same hidden states"
+APART = "nothing crosses components"
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ Probe = tuple[str, str, Given, Tensor]
 
 
 class Subject:
-    """A copy of a model in which nothing is zero, and no dropout random; of a large one with the same weights.
+    """A copy of a model in which nothing is zero; of a large one with the same weights.
 
     is_causal: whether no token may attend to a later one.
     """
@@ -81,6 +86,10 @@ class Subject:
             # complex weights stay complex, which `to` would not leave them
             self.model = self.model.double() if dtype == torch.float64 else self.model.float()
             leave_zero(self.model)
+
+    def _train(self) -> None:
+        """Training mode, in which no dropout is random."""
+        self.model.train()
         for module in self.model.modules():
             for name, value in vars(module).items():
                 is_share = name == "p" and isinstance(module, nn.modules.dropout._DropoutNd)
@@ -137,21 +146,28 @@ class Subject:
         change."""
         known = set()
         for mode in ("", "in training mode, "):
-            self.model.train(bool(mode))
+            if mode:
+                self._train()
+            else:
+                self.model.eval()
             first = self(rows[:1])
-            all_of_it = [(0, 0, torch.ones(len(rows[0].tokens), dtype=torch.bool))]
-            if repeated := self.change(self(rows[:1]), first, all_of_it):
-                # it remembers what it has seen, and no two passes can be compared
-                if not mode:
-                    yield BrokenLaw(AGAIN, repeated[1], repeated[0], "a second pass")
+            repeated = self.change(self(rows[:1]), first, [_whole(rows[0])])
+            drawn = self.change(self(rows[:1], seed=2), first, [_whole(rows[0])])
+            if not mode and (again := repeated or drawn):
+                # it remembers what it has seen, or a dropout is left on
+                yield BrokenLaw(AGAIN, again[1], again[0], "a second pass")
+            if repeated:
+                # no two passes can be compared
                 continue
-            draws = self.change(self(rows[:1], seed=2), first, all_of_it) is not None
+            draws = drawn is not None
             mates = self._random_mates(rows) if draws else self._mates(rows)
-            steps = self._goes_on(rows) if not (mode or draws) else ()
+            others = list[BrokenLaw]()
+            if not (mode or draws):
+                others = [*self._goes_on(rows), *self._of_nodes(rows[0])]
             for one in (
                 *self._probed(rows, cuts if not mode else cuts // 2, draws),
                 *mates,
-                *steps,
+                *others,
             ):
                 if one.law not in known:
                     known.add(one.law)
@@ -215,10 +231,30 @@ class Subject:
             n = len(x.tokens)
             joined = torch.cat([hidden[0][i : i + 1, :end], hidden[1][i : i + 1, : n - end]], dim=1)
             right = {"backbone": self([x])["backbone"]}
-            all_of_it = [(0, 0, torch.ones(n, dtype=torch.bool))]
-            if found := self.change({"backbone": (joined, True)}, right, all_of_it):
+            if found := self.change({"backbone": (joined, True)}, right, [_whole(x)]):
                 yield BrokenLaw(CACHE, found[1], found[0], "to go on from a cache")
                 return
+
+    def _of_nodes(self, x: Given) -> Iterator[BrokenLaw]:
+        """Yield the laws on a graph: its nodes in another order, and beside a graph that no edge joins to it."""
+        has_edges = x.tokens.adjacency is not None and self.model.backbone.supports_adjacency
+        if not has_edges or x.tokens.parts or x.beside or self.is_causal:
+            return
+        order = other_order(len(x.tokens))
+        right = {"backbone": self([x])["backbone"]}
+        moved, _ = self([replace(x, tokens=x.tokens.at(order))])["backbone"]
+        got = {"backbone": (moved[:, order.argsort()], True)}
+        if found := self.change(got, right, [_whole(x)]):
+            yield BrokenLaw(ORDER, found[1], found[0], "another order")
+        two = replace(x, tokens=Tokens.join([x.tokens, x.tokens]))
+        other = two.changed(torch.arange(len(two.tokens)) >= len(x.tokens), self.model.spec)
+        if found := self.change(self([other]), right, [_whole(x)]):
+            yield BrokenLaw(APART, found[1], found[0], "a graph beside it in the example")
+
+    def sees_far(self, x: Given) -> Iterator[BrokenLaw]:
+        """Yield the law on the future for an example that is too long to try all its columns, in evaluation mode."""
+        self.model.eval()
+        yield from self._probed([x], 2, draws=False)
 
     def _probed(self, rows: Sequence[Given], cuts: int, draws: bool) -> Iterator[BrokenLaw]:
         """Yield the laws on what tokens attend to. draws: the model draws random numbers."""
@@ -269,8 +305,15 @@ class Subject:
         return sorted({*known, *places[step // 2 :: step]})
 
 
-def broken_laws(model: Model, rows: Sequence[Given], *, is_causal: bool) -> list[BrokenLaw]:
-    """The laws that a model breaks on these examples.
+def _whole(x: Given) -> Pair:
+    """All tokens of an example that stands alone in its batch."""
+    return 0, 0, torch.ones(len(x.tokens), dtype=torch.bool)
+
+
+def broken_laws(
+    model: Model, rows: Sequence[Given], *, is_causal: bool, is_far: bool = False
+) -> list[BrokenLaw]:
+    """The laws that a model breaks on these examples; is_far: the one on the future alone, on the first of them.
 
     In float64, in which no difference above `TOLERANCE` is rounding, where the model runs in it; a large one in
     float32, and again in float64 if it seems to break one. Raises what the model raises in float32.
@@ -280,7 +323,7 @@ def broken_laws(model: Model, rows: Sequence[Given], *, is_causal: bool) -> list
 
     def found(dtype: torch.dtype, *, is_large: bool = False) -> list[BrokenLaw]:
         subject = Subject(model, dtype, is_causal=is_causal, is_large=is_large)
-        return list(subject.broken(rows, cuts))
+        return list(subject.sees_far(rows[0]) if is_far else subject.broken(rows, cuts))
 
     if size > LARGE and not found(torch.float32, is_large=True):
         return []
@@ -313,6 +356,11 @@ def num_multiplied(model: nn.Module) -> int:
 def longest(model: nn.Module) -> int:
     """Number of tokens of an example: two chunks of 64 and more, of a larger model one and more."""
     return 131 if num_multiplied(model) < 3e6 else 70
+
+
+def farthest(model: nn.Module) -> int:
+    """Most tokens of an example on which the law on the future alone is tested, in four passes."""
+    return max(longest(model), int(FLOPS / (2 * num_multiplied(model))))
 
 
 def num_cuts(num_weights: int, n: int) -> int:

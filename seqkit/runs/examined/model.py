@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator, Sequence
 
@@ -9,8 +10,9 @@ from seqkit.data.batching import BatchDataset
 from seqkit.errors import UsageError, described, is_out_of_memory
 from seqkit.interfaces import LabeledBatch, Objective, PredictionObjective
 from seqkit.model import Model
+from seqkit.registry.lookup import registered
 from seqkit.runs.examined.given import a_few, given_examples
-from seqkit.runs.examined.laws import broken_laws, longest
+from seqkit.runs.examined.laws import broken_laws, farthest, longest
 from seqkit.runs.examined.targets import labels_reach_inputs, predicts_next, target_is_input
 from seqkit.runs.prepare import Prepared
 from seqkit.testing.process import seeded
@@ -26,6 +28,21 @@ def examined(prepared: Prepared) -> list[str]:
 
     Raises UsageError for one that breaks a law where the trainer's settings do not allow it.
     """
+    return allowed(faults_of_tasks(prepared), is_allowed=prepared.built.trainer[KEY])
+
+
+def grown(prepared: Prepared) -> list[str]:
+    """Sentences on the laws that a trained model breaks: what began too small to be seen may have grown.
+
+    A model of nothing but what comes with seqkit is not looked at: tests/laws has its components with larger weights.
+    """
+    if not registered():
+        return []
+    return [f"{line} after training" for line in faults_of_tasks(prepared)]
+
+
+def faults_of_tasks(prepared: Prepared) -> list[str]:
+    """Sentences on the laws that the model of a run breaks, or those of its tasks, whose names stand before them."""
     tasks = prepared.tasks or {"": prepared}
     found = []
     for name, task in tasks.items():
@@ -33,7 +50,7 @@ def examined(prepared: Prepared) -> list[str]:
         examples = task.data.train_dataloader().examples
         lines = faults(task.model, task.data.objective, examples)
         found += [f"{where}{line}" for line in lines]
-    return allowed(found, is_allowed=prepared.built.trainer[KEY])
+    return found
 
 
 def allowed(faults: Sequence[str], *, is_allowed: bool) -> list[str]:
@@ -53,6 +70,8 @@ def faults(model: Model, objective: Objective, examples: BatchDataset) -> list[s
     Raises DataError for an example that cannot be encoded, as the first step would.
     """
     batch = a_few(examples)
+    if any(p.device.type != "cpu" for p in model.parameters()):  # one that was trained there
+        model = copy.deepcopy(model).cpu()
     try:
         return list(_faults(model, objective, batch))
     except Exception as error:  # a plug-in's own code, whatever it raises: the first step shows it
@@ -83,3 +102,8 @@ def _faults(model: Model, objective: Objective, batch: LabeledBatch) -> Iterator
             if (one.law, one.module) not in known:
                 known.add((one.law, one.module))
                 yield str(one)
+    if known or not is_causal:
+        return
+    for rows in given_examples(model, objective, batch, farthest(model)):
+        if len(rows[0].tokens) > longest(model):
+            yield from map(str, broken_laws(model, rows[:1], is_causal=True, is_far=True))

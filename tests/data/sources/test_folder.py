@@ -263,9 +263,9 @@ def test_a_file_whose_content_is_in_another_class_or_in_training_too_is_said(tmp
     assert said == [
         f"{tmp_path}: 1 of 2 test files are in training, too (first: {tmp_path}/test/b/2.txt), which flatters the "
         "result; to keep equal files in one split: --data.group content",
-        f"{tmp_path}: 1 files of the train split are those of another example, with another target (first: "
+        f"{tmp_path}: train files that another example has, with another target: 1 (first: "
         f"{tmp_path}/train/b/3.txt)",
-        f"{tmp_path}: 1 files of the test split are those of another example, with another target (first: "
+        f"{tmp_path}: test files that another example has, with another target: 1 (first: "
         f"{tmp_path}/test/b/2.txt)",
     ]
 

@@ -115,6 +115,10 @@ def node_table(tmp_path, **columns):
         (["1_000", "999"], ["999", "1_000"]),
         (["1.0", "0.0", ""], ["0", "1"]),
         (["10000000000000001", "10000000000000002"], ["10000000000000001", "10000000000000002"]),
+        (["3M", "IBM", "1e5", "(5)", "08:15"], ["(5)", "08:15", "1e5", "3M", "IBM"]),
+        (["3M", "6M"], ["3M", "6M"]),
+        (["08:15", "-7", "07:45"], ["-7", "07:45", "08:15"]),
+        (["$5", "$10"], ["$5", "$10"]),
     ],
 )
 def test_labels_of_a_table_are_numbers_as_tables_read_them(tmp_path, cells, names):
@@ -123,7 +127,7 @@ def test_labels_of_a_table_are_numbers_as_tables_read_them(tmp_path, cells, name
 
 def test_attributes_of_a_table_are_numbers_as_tables_read_them(tmp_path, caplog):
     table = node_table(
-        tmp_path, label="ab", age=["007", "12", "-", "9"], code=["1_000", "2000"], zip=["01", "02"]
+        tmp_path, label="ab", age=["7", "12", "-", "9"], code=["1_000", "2000"], zip=["01", "02"]
     )
     data = GraphFile(table, features=["age"], eigenvectors=0).splits().train[0].raw
     age = np.array([7, 12, np.nan, 9])
@@ -134,6 +138,44 @@ def test_attributes_of_a_table_are_numbers_as_tables_read_them(tmp_path, caplog)
     with caplog.at_level(logging.WARNING, "seqkit"):
         GraphFile(table, eigenvectors=0).splits()
     assert "code (2 categories), zip (2 categories)" in caplog.text
+
+
+def test_decimal_commas_and_groups_of_digits_are_those_of_the_whole_table(tmp_path, caplog):
+    cells = ["0,5", "1,5", "3,25", "10,75"]
+
+    def numbers(more, name="age"):
+        table = node_table(tmp_path, label=["a", "b"], age=cells, **more)
+        for file in (tmp_path / "nodes.csv", tmp_path / "edges.csv"):
+            rows = file.read_text().replace(",", ";")
+            file.write_text(rows.replace("|", ","))
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "seqkit"):
+            data = GraphFile(table, features=[name], eigenvectors=0).splits().train[0].raw
+        return data.nodes[:4, 0].double().numpy()
+
+    def standardised(*values):
+        return pytest.approx((np.array(values) - np.mean(values)) / np.std(values), abs=1e-6)
+
+    cells = [cell.replace(",", "|") for cell in cells]
+    mass = ["1|250", "2|500", "3|750", "1|000"]
+    assert numbers({}) == standardised(0.5, 1.5, 3.25, 10.75)
+    assert "age (standardised)" in caplog.text
+    assert numbers({"mass": mass}, "mass") == standardised(1.25, 2.5, 3.75, 1)
+    cells = ["1", "2"]
+    assert numbers({"mass": mass}, "mass") == standardised(1250, 2500, 3750, 1000)
+    assert "mass (standardised, '1,250' is read as 1250)" in caplog.text
+
+
+def test_blanks_beside_cells_are_none_of_a_name(tmp_path):
+    rows = {"edges": ["source, target"], "nodes": ["id, label, age"]}
+    for i in range(24):
+        rows["edges"].append(f"n{i}, n{(i + 1) % 24}")
+        rows["nodes"].append(f"n{i} , {'ab'[i % 2]}, {i % 5}")
+    for name, lines in rows.items():
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    splits = GraphFile(str(tmp_path), features=["age"]).splits()
+    assert splits.names == ["a", "b"]
+    assert splits.train[0].raw.edges.tolist() == [[*range(24)], [*range(1, 24), 0]]
 
 
 @pytest.mark.parametrize("word", ["NA", "None", "-", "?"])
@@ -416,10 +458,10 @@ def test_a_hostile_graphml_is_refused_in_one_line(tmp_path, subtests):
     for name, (text, said) in HOSTILE_XML.items():
         path.write_text(text)
         with subtests.test(name):
-            refused(path, said)
+            assert_refused(path, said)
 
 
-def refused(path, said, **arguments):
+def assert_refused(path, said, **arguments):
     with pytest.raises(DataError, match=said) as caught:
         GraphFile(str(path), **arguments).splits()
     assert "\n" not in str(caught.value)
@@ -433,7 +475,7 @@ def test_graphml_is_utf_8_whatever_codec_it_declares(tmp_path, subtests):
     for codec in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-7", "latin-1", "cp037"):
         path.write_bytes(f'<?xml version="1.0" encoding="{codec}"?>{body}'.encode(codec))
         with subtests.test(codec):
-            refused(path, "UTF-8|document type|is no XML")
+            assert_refused(path, "UTF-8|document type|is no XML")
     path.write_text(f'<?xml version="1.0" encoding="UTF-8"?>{graphml(NODES)}', encoding="utf-8-sig")
     assert len(GraphFile(str(path)).splits().train[0].raw.nodes) == 8
 
@@ -470,7 +512,7 @@ def test_hostile_tensors_are_refused_in_one_line(tmp_path, subtests):
     for name, (arrays, said) in HOSTILE_ARRAYS.items():
         np.savez(tmp_path / "g.npz", **arrays)
         with subtests.test(name):
-            refused(tmp_path / "g.npz", said)
+            assert_refused(tmp_path / "g.npz", said)
 
 
 class Evil:
@@ -482,7 +524,7 @@ def test_a_pickle_is_refused_and_never_run(tmp_path, capfd):
     np.savez(
         tmp_path / "o.npz", x=np.array([Evil()], dtype=object), edge_index=np.zeros((2, 1), int)
     )
-    refused(tmp_path / "o.npz", "cannot be read")
+    assert_refused(tmp_path / "o.npz", "cannot be read")
     assert "code ran" not in capfd.readouterr().out
 
 
@@ -490,11 +532,11 @@ def test_archives_that_unpack_to_too_much_are_refused_before_they_are(tmp_path, 
     with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x.npy", bytes(2_000_000))
     monkeypatch.setattr(graph_files, "MAX_TENSOR_BYTES", 1_000_000)
-    refused(tmp_path / "bomb.npz", "unpacks to 2,000,000 bytes")
+    assert_refused(tmp_path / "bomb.npz", "unpacks to 2,000,000 bytes")
     (tmp_path / "no.npz").write_bytes(b"no archive")
-    refused(tmp_path / "no.npz", "cannot be read")
+    assert_refused(tmp_path / "no.npz", "cannot be read")
     (tmp_path / "no.safetensors").write_bytes(b"\xff" * 64)
-    refused(tmp_path / "no.safetensors", "cannot be read")
+    assert_refused(tmp_path / "no.safetensors", "cannot be read")
 
 
 def test_too_much_xml_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
@@ -504,9 +546,9 @@ def test_too_much_xml_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
     )
     monkeypatch.setattr("xml.etree.ElementTree.fromstring", lambda _: pytest.fail("it was parsed"))
     monkeypatch.setattr(graph_files, "MAX_XML_ELEMENTS", 7)
-    refused(path, "more than 7 elements")
+    assert_refused(path, "more than 7 elements")
     monkeypatch.setattr(graph_files, "MAX_TEXT_BYTES", 99)
-    refused(path, "more than 99 bytes")
+    assert_refused(path, "more than 99 bytes")
 
 
 def test_labels_are_the_values_that_occur(tmp_path):

@@ -269,6 +269,26 @@ def test_labels_have_the_names_of_their_columns(tmp_path):
     assert np.isnan(labels["text 3"][1])
 
 
+@pytest.mark.parametrize(
+    "both",
+    ["ja nein", "J N", "WAHR FALSCH", "oui non", "vrai faux", "sí no", "si NO", "verdadero falso", "sì no",
+     "vero falso", "sim não", "Sim Nao", "verdadeiro falso", "si\u0301 no"],
+)  # fmt: skip
+def test_labels_are_yes_and_no_in_each_language_that_the_page_promises(tmp_path, both):
+    page = (Path(__file__).parents[3] / "docs/data/text.md").read_text(encoding="utf-8")
+    for language in ("German", "French", "Spanish", "Italian", "Portuguese"):
+        assert language in page
+    yes, no = both.split()
+    rows = texts(rude=lambda i: (yes, no)[i % 2], spam=lambda i: (no, "", yes)[i % 3])
+    given = {"input": "text", "target_kind": "labels"}
+    for one in (given, given | {"target": ["rude", "spam"]}):
+        splits, _ = divided(written(tmp_path, rows), None, one)
+        assert splits.names == ["rude", "spam"]
+        labels = {raw: label for part in (splits.train, splits.test) for raw, label, *_ in part}
+        assert [labels["text 0"], labels["text 5"]] == [[1, 0], [0, 1]]
+        assert np.isnan(labels["text 4"][1])
+
+
 def test_a_text_may_have_several_right_answers(tmp_path):
     rows = [
         {"word": f"wort {i}", "say": [f"a {i}", f"b {i}"] if i % 2 else f"a {i}"} for i in range(20)

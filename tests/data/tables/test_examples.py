@@ -72,6 +72,21 @@ def test_a_row_is_its_filled_cells(tmp_path):
             assert str(raw["cells"]["made"]) == f"20{10 + i}-03-07"
 
 
+def test_true_and_false_are_the_same_categories_in_every_letter_case():
+    """JSON has true, pandas writes True and spreadsheets TRUE; a word that training lacks moves predictions."""
+    target = {"target": "y"}
+    for own in (["true", "false"], ["TRUE", "FALSE"], [True, False]):
+        made = examples(None, target, paid=own * 10, size=["1.5", "2"] * 10, y=["p", "q"] * 10)
+        learned = Cells()
+        learned.fit([made.raw(row)["cells"] for row in range(20)])
+        for cells in (["True", "False"], ["true", "FALSE"], [True, False]):
+            asked = Examples(table(paid=cells, size=["1.5", "2"]), made.schema, None)
+            assert [asked.raw(row) for row in range(2)] == [made.raw(row) for row in range(2)]
+            assert learned.unknown(asked.raw(0)["cells"]) == {}
+    other = examples(None, target, town=["NO", "No"] * 9, size=["1.5", "2"] * 9, y=["p", "q"] * 9)
+    assert other.raw(0)["cells"]["town"] == "NO"
+
+
 def test_files_are_read_as_their_part_reads_them(tmp_path):
     columns = {
         "photo": [image_bytes(i) for i in range(4)],

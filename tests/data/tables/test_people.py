@@ -67,6 +67,31 @@ def test_quarters_begin_in_their_first_month_and_sentinels_are_empty():
     assert math.isclose(found.read(cells[0]), Years.of(date(2020, 1, 1)))
 
 
+def test_a_moment_keeps_its_time_zone_and_fractions_of_a_second():
+    west, east = years("2024-01-05T23:30:00-08:00"), years("2024-01-05T23:30:00+14:00")
+    assert (west - east) * 365.2425 * 24 == pytest.approx(22)
+    assert str(west) == "2024-01-06 07:30:00"
+    assert (
+        west
+        == years("2024-01-06T07:30:00Z")
+        == years("06.01.2024 07:30:00 +0000", "%d.%m.%Y %H:%M:%S %z")
+    )
+    assert years("0001-01-01T00:00:00+14:00") < years("0001-01-01")
+    early, late = years("2024-01-05T10:00:00.120"), years("2024-01-05T10:00:00.870")
+    assert (late - early) * 365.2425 * 86400 == pytest.approx(0.75, abs=1e-5)
+    assert str(early) == "2024-01-05 10:00:00.120000"
+    assert str(years("2024-01-05T10:00:00")) == "2024-01-05 10:00:00"
+
+
+def test_a_column_says_that_times_without_a_zone_count_as_utc_beside_others():
+    zoned = [f"2024-01-{i:02}T10:00:00+02:00" for i in range(1, 21)]
+    local = [f"2024-01-{i:02}T10:00:00" for i in range(1, 21)]
+    assert column(zoned).why == column(local).why == ""
+    found = column([*zoned[:10], *local[10:]])
+    assert found.kind == "date"
+    assert found.why == "'2024-01-11T10:00:00' has no time zone, others have; it counts as UTC"
+
+
 def test_few_odd_dates_are_named_and_the_kind_that_cures_them_leaves_their_rows_out():
     cells = [f"{i:02}.01.2020" for i in range(1, 31)]
     cells[0] = "end of May"

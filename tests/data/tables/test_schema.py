@@ -416,7 +416,7 @@ def test_numbers_and_truths_are_what_they_say():
         (Column, "", None), (None, "", None), ("1.234.567", ",", 1234567), ("0x1f", "", None),
     ):  # fmt: skip
         assert number(cell, form) == value, cell
-    assert [truth(x) for x in ("Yes", "n", True, 0, "T", "ja", 2)] == [1, 0, 1, 0, 1, None, None]
+    assert [truth(x) for x in ("Yes", "n", True, 0, "T", "jo", 2)] == [1, 0, 1, 0, 1, None, None]
 
 
 def test_a_hint_with_the_name_of_a_column_can_be_pasted_into_a_shell():
@@ -568,6 +568,11 @@ def test_decimal_signs_are_those_of_the_whole_table():
             assert infer(rows(a=unclear, y=LABEL), given).targets[0].form == ","
 
 
+def test_an_amount_says_both_its_currencies_and_its_comma():
+    why = infer(rows(a=lambda i: f"{'$€'[i % 2]}1,{200 + i}", y=LABEL)).column("a").why
+    assert why.startswith("'$1,200' is read as 1200, '€1,201' is read as 1201; if a comma is")
+
+
 # ── numbers of rows ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 IDS = {
@@ -622,6 +627,15 @@ AS_READ = {
     "plain": (lambda i: f"{i}.5", ""),
     "exponents": (lambda i: f"{i}.5e-3", ""),
     "of a price": (lambda i: f"$1,{200 + i}.50", ""),
+    "of shares": (lambda i: f"{i}%", ""),
+    "of several currencies": (
+        lambda i: f"{'$€£'[i % 3]}{5 + i // 3}",
+        "'$5' is read as 5, '€5' is read as 5, '£5' is read as 5",
+    ),
+    "shares beside per cent": (
+        lambda i: (f"{50 + i}%", f"0.{50 + i}")[i % 2],
+        "'50%' is read as 50, '0.51' is read as 0.51",
+    ),
 }
 
 

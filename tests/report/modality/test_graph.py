@@ -6,9 +6,11 @@ import pytest
 import torch
 from graphs import graph_of
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from seqkit.interfaces import Adjacency, Tokens
+from seqkit.report.figures import CATEGORIES
 from seqkit.report.modality import find_renderer, picture
 from seqkit.report.modality.base import MAX_SIDE, WARM, draw_adjacency
 from seqkit.report.modality.graph import MAX_NODES
@@ -78,6 +80,31 @@ def test_a_bond_is_drawn_between_its_atoms(raw):
     np.testing.assert_allclose(
         [np.linalg.norm(line[0] - line[1]) for line in lines], 1.5, atol=0.01
     )
+
+
+def test_nodes_are_coloured_by_their_predicted_class_and_wrong_ones_have_a_ring():
+    right = np.array([1, -1, 0, 1])
+    preds = np.array([1, 0, 1, 1])
+    renderer = find_renderer(Graph())
+    axes = renderer.answered(networkx.path_graph(4), right, preds, ["cat", "dog"]).axes[0]
+    dots = {one.get_label(): one for one in axes.collections if not one.get_label().startswith("_")}
+    assert list(dots) == ["not a test node (1)", "cat (1)", "dog (2)", "wrong (1)"]
+    for name, color in (("cat (1)", CATEGORIES[0]), ("dog (2)", CATEGORIES[1])):
+        assert to_hex(dots[name].get_facecolors()[0]) == color
+    ring = dots["wrong (1)"]
+    assert len(ring.get_facecolors()) == 0
+    np.testing.assert_array_equal(ring.get_offsets(), dots["cat (1)"].get_offsets())
+
+
+def test_the_picture_of_nodes_fits_a_phone():
+    right = np.array([1, -1, 0])
+    preds = np.array([0, 1, 0])
+    renderer = find_renderer(Graph())
+    figure = renderer.answered(networkx.path_graph(3), right, preds, ["cat", "dog"])
+    words = figure.axes[0].get_legend().get_texts()
+    assert [text.get_text() for text in words[1:]] == ["cat (1)", "dog (1)", "wrong (1)"]
+    phone = 260  # points
+    assert all(text.get_fontsize() * phone / (72 * figure.get_figwidth()) > 7 for text in words)
 
 
 def test_tokens_whose_graph_is_not_known_are_drawn_as_their_features():
