@@ -76,7 +76,6 @@ def run_cell(cell: Cell, folder: Path) -> Ended:
 def _run(cell: Cell, folder: Path) -> Ended:
     """Train, test and score; what the first seed of a candidate shows for all is looked at, too."""
     from seqkit.runs.run import run
-    from seqkit.runs.trained_files import machine, versions
 
     seed = cell.config["seed"]
     found: dict[str, Any] = {}
@@ -98,8 +97,6 @@ def _run(cell: Cell, folder: Path) -> Ended:
     own = replace(
         run_of(seed, f"runs/{cell.id}", summary, read_curve(folder, summary["steps"])),
         test_in_training=found.get("test_in_training"),
-        versions=versions(),
-        machine=machine(),
     )
     return Ended(run=own, scores=found["scores"], strong_baseline=summary.get("strong_baseline"))
 
@@ -120,6 +117,7 @@ def run_of(seed: int, folder: str, summary: Summary, curve: list[CurvePoint]) ->
         data_sha256=summary.get("data_sha256", {}),
         broken=summary.get("broken_laws", []),
         versions=summary.get("versions", {}),
+        machine=summary.get("machine", {}),
     )
 
 

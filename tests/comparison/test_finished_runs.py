@@ -1,5 +1,7 @@
 """Finished runs side by side: readable names, and commands that work as they are printed."""
 
+import json
+import re
 import shlex
 from pathlib import Path
 
@@ -28,6 +30,10 @@ def test_runs_of_a_plug_in_are_named_and_the_printed_commands_give_the_same_numb
         fit(tmp_path / "small", "--model.backbone", "{type: Transformer, dim: 16, depth: 1}"),
         fit(tmp_path / "large", "--model.backbone", "{type: Transformer, dim: 32, depth: 1}"),
     ]
+    summary = tmp_path / "own" / "summary.json"
+    elsewhere = json.loads(summary.read_text(encoding="utf-8"))
+    elsewhere["machine"]["cpu"] = "of another machine"
+    summary.write_text(json.dumps(elsewhere), encoding="utf-8")
     out = tmp_path / "both"
     compare = ["compare", *runs, "--out", str(out), "--plugin", str(PLUGIN)]
     assert main(compare) == 0
@@ -36,6 +42,9 @@ def test_runs_of_a_plug_in_are_named_and_the_printed_commands_give_the_same_numb
     first = read_results(out / "results.json")
     names = ["Plain", "MinGRU+null", "Transformer, dim=16", "Transformer, dim=32"]
     assert [row.name for row in first.candidates] == names
+    told = [one.text for one in first.unmatched if one.what == "machine"]
+    assert len(told) == 1
+    assert re.match(r"cpu was not the same \(.*of another machine: Plain", told[0])
     assert "faulty_backbones.py" in first.commands[0].partition("--plugin ")[2]
     for line in first.commands:
         assert main(shlex.split(line)[1:]) == 0, line
