@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -126,7 +126,26 @@ class Tfidf(Terms, TfidfVectorizer):
 
 
 class Counts(Terms, CountVectorizer):
-    """Counts of terms."""
+    """Counts of the most frequent terms.
+
+    Of equally frequent ones those that come first in the alphabet: scikit-learn 1.9 leaves it to the processor's sort.
+    """
+
+    max_features: int | None
+
+    def fit_transform(self, raw_documents: Iterable[str], y: Any = None) -> sparse.csr_matrix:
+        """Learns the terms, and counts them [m f]."""
+        most = self.max_features
+        self.max_features = None
+        try:
+            counts = super().fit_transform(raw_documents, y)
+        finally:
+            self.max_features = most
+        terms = self.get_feature_names_out()
+        order = np.argsort(-np.asarray(counts.sum(axis=0)).ravel(), kind="stable")
+        kept = np.sort(order[:most])
+        self.vocabulary_ = {terms[i]: column for column, i in enumerate(kept)}
+        return counts[:, kept]
 
 
 class OfEach(TransformerMixin, BaseEstimator):

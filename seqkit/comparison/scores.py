@@ -66,7 +66,7 @@ def example_scores(model: Model, data: DataModule, metric: Metric, seed: int) ->
     """Scores of every test example.
 
     Of an objective that is not separable, of every batch, by its first example; of recall, of every example, which
-    looks for its positive in the whole split. seed: of what is drawn in evaluation, as in `TrainingModule`.
+    looks for its positive in the whole split. seed: seed of the masks of evaluation, as in `TrainingModule`.
     """
     from seqkit.training.module import evaluation_rng
 

@@ -33,45 +33,6 @@ if TYPE_CHECKING:
     from torchmetrics import Metric
 
 
-NoiseOf = Callable[[TokenBatch], Tensor]
-"""From a batch to numbers [b n]; the tokens that have the least are masked."""
-
-
-def drawn_noise(batch: TokenBatch) -> Tensor:
-    """Numbers from 0 to 1 of torch's global generator, [b n]."""
-    return torch.rand(batch.valid.shape, device=batch.valid.device)
-
-
-def noise_of_content(batch: TokenBatch) -> Tensor:
-    """Numbers that an example's content and the place of a token decide, [b n] int64; no generator is asked."""
-    column = torch.arange(batch.valid.shape[1], device=batch.valid.device)
-    return _mixed(rearrange(_keys(batch), "b -> b 1") + _mixed(column))
-
-
-def _keys(batch: TokenBatch) -> Tensor:
-    """A number of each example that its content decides, [b] int64."""
-    content = batch.content
-    if content.is_floating_point():
-        # in steps of 1/16: processors may differ in the last bits of a vector
-        content = (16 * content.float()).round().long()
-    content = content.reshape(*batch.valid.shape, -1).masked_fill(~batch.valid[..., None], 0)
-    n, k = content.shape[1:]
-    column, value = (torch.arange(size, device=content.device) for size in (n, k))
-    weight = _mixed(rearrange(column, "n -> n 1") * 1_000_003 + value)
-    keys = (content * weight).sum(dim=(1, 2))
-    for part in (batch.parts or {}).values():
-        keys = keys.index_add(0, part.rows(n), _keys(part.batch))
-    return keys
-
-
-def _mixed(x: Tensor) -> Tensor:
-    """Integers, scrambled by SplitMix64 (Steele et al. 2014, figure 16) in int64."""
-    x = x - 0x61C8864680B583EB
-    x = (x ^ (x >> 30)) * -0x40A7B892E31B1A47
-    x = (x ^ (x >> 27)) * -0x6B2FB644ECCEEE15
-    return x ^ (x >> 31)
-
-
 class Masked(PredictionObjective):
     """Masked modelling: a share of each example's tokens is replaced by the mask token and predicted.
 
@@ -88,8 +49,6 @@ class Masked(PredictionObjective):
     tied, its width is the table's.
     Masked tokens stay in the sequence, so every bidirectional backbone fits. A causal one is refused: it could not
     attend to the tokens that follow.
-    Training draws other tokens at every step. Elsewhere an example's own content decides, so its masked tokens are the
-    same in every evaluation, whatever the seed, the device and the other examples of its batch.
 
     >>> batch = TokenBatch(torch.arange(4)[None], torch.zeros(1, 4, 1), torch.ones(1, 4, dtype=torch.bool))
     >>> int(Masked(fraction=0.5).prepare(batch, None).masked.sum())
@@ -133,11 +92,9 @@ class Masked(PredictionObjective):
     def step(self, model: nn.Module, batch: LabeledBatch, *, training: bool = False) -> LossOutput:
         """Loss of the model's prediction; of all parts, of each."""
         tokens = batch[0]
-        noise_of = drawn_noise if training else noise_of_content
         if tokens.parts is None or self.part is not None:
-            inputs = self._inputs(tokens, noise_of)
-            return self._output(inputs, model(tokens, inputs.masked), training=training)
-        masked = self._masked(tokens, noise_of)
+            return super().step(model, batch, training=training)
+        masked = self._masked(tokens)
         predictions = model(tokens, masked)
         targets = _targets_of_parts(tokens, masked)
         found = [
@@ -180,15 +137,12 @@ class Masked(PredictionObjective):
         )
 
     def prepare(self, batch: TokenBatch, label: Tensor | None) -> ModelInput:
-        """Masked tokens that follow from each example's content, and their target."""
-        return self._inputs(batch, noise_of_content)
-
-    def _inputs(self, batch: TokenBatch, noise_of: NoiseOf) -> ModelInput:
+        """Draws the masked tokens from torch's global generator, which evaluation seeds, so that they repeat."""
         if self.part is None:
-            masked = self._masked(batch, noise_of)
+            masked = self._masked(batch)
             return ModelInput(batch, masked, _target(batch, masked))
         own = batch.part(self.part)
-        hides = self._masked(own, noise_of)
+        hides = self._masked(own)
         assert batch.parts is not None
         counted = torch.zeros(batch.valid.numel(), dtype=torch.int64, device=hides.device)
         counted = counted.index_add(
@@ -196,12 +150,12 @@ class Masked(PredictionObjective):
         )
         return ModelInput(batch, counted.reshape(batch.valid.shape) > 0, _target(own, hides))
 
-    def _masked(self, batch: TokenBatch, noise_of: NoiseOf = noise_of_content) -> Tensor:
-        """Tokens of the least noise, [b n] bool."""
-        noise = noise_of(batch)
-        padding = ~batch.valid
-        last = 2.0 if noise.is_floating_point() else torch.iinfo(noise.dtype).max
-        rank = noise.masked_fill(padding, last).argsort(dim=1).argsort(dim=1)
+    def _masked(self, batch: TokenBatch) -> Tensor:
+        """Masked tokens of a batch, [b n] bool."""
+        noise = torch.rand(batch.valid.shape, device=batch.valid.device).masked_fill(
+            ~batch.valid, 2.0
+        )
+        rank = noise.argsort(dim=1).argsort(dim=1)
         length = batch.valid.sum(dim=1, keepdim=True)
         if batch.segments is not None:
             rank, length = _within_segments(rank, batch.segments, batch.valid)

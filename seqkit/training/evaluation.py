@@ -71,7 +71,7 @@ class Metrics(nn.Module):
 
 @contextmanager
 def evaluation_rng(seed: int, index: int, device: torch.device = CPU) -> Iterator[None]:
-    """Context that is seeded for batch `index`, so that what an objective draws is the same each time.
+    """Context that is seeded for batch `index`, so that every evaluation masks the same tokens.
 
     Only the generators of the CPU and of `device` are seeded, and both are restored. (`torch.manual_seed` seeds every
     device, and `torch.random.fork_rng` does not restore MPS.)

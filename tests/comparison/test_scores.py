@@ -21,7 +21,7 @@ from seqkit.config import complete
 from seqkit.interfaces import TokenBatch, Tokens, TokenSpec
 from seqkit.model import Model
 from seqkit.objectives.classify import Classify
-from seqkit.objectives.masked import Masked, drawn_noise
+from seqkit.objectives.masked import Masked
 from seqkit.objectives.regress import Regress
 from seqkit.objectives.retrieval import Recall
 from seqkit.runs.prepare import untrained
@@ -153,18 +153,11 @@ class Batches(list):
         return [[2 * i, 2 * i + 1] for i in range(len(self))]
 
 
-class Drawing(Masked):
-    """Masked modelling that draws in evaluation, too."""
-
-    def _inputs(self, batch, noise_of):
-        return super()._inputs(batch, drawn_noise)
-
-
 @pytest.mark.parametrize("seed", [0, 3])
-def test_scores_are_of_the_draws_that_the_run_evaluates(seed):
+def test_scores_are_of_the_masks_that_the_run_evaluates(seed):
     """Each batch has its own, and each seed; the batches are equal, so that only the masks differ."""
     batch = TokenBatch.collate([Tokens(torch.arange(19) % 7, torch.arange(19.0)[:, None])] * 2)
-    objective = Drawing(fraction=0.4)
+    objective = Masked(fraction=0.4)
     model = Model(TokenSpec(vocab_size=7), GRU(12, 1), objective).eval()
     loader = Batches([(batch, None)] * 3)
     data = SimpleNamespace(
