@@ -15,6 +15,12 @@ BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1
 # two processes; give others: make test PYTEST="-n 8 -x"
 PYTEST := -n 2 --dist worksteal
+# the first import compiles what was installed, and keeps it
+unexport PYTHONDONTWRITEBYTECODE
+# uv takes half a minute, pip three; pip goes on where uv cannot, as with an index that pip alone is told of
+install = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt uv \
+	&& $(BIN)/uv pip install --python $(BIN)/python -c constraints.txt -e '.[$(1)]' \
+	|| $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[$(1)]'
 .PHONY: demo test test-all lint docs docs-serve wheel clean
 
 # two queues, a core each; without a terminal of its own, a run prints its progress line by line
@@ -64,13 +70,13 @@ $(BIN)/python:
 
 # a stamp is older than what it was made from: install again
 .venv/.demo: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[demo]'
+	$(call install,demo)
 	touch $@
 
 .venv/.test: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[test]'
+	$(call install,test)
 	touch $@ .venv/.demo
 
 .venv/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(call install,dev)
 	touch $@ .venv/.test .venv/.demo
