@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from seqkit.errors import UsageError
+
 if TYPE_CHECKING:
     from seqkit.interfaces import Objective, TokenSpec
 
@@ -216,8 +218,16 @@ def find_metric(name: str) -> Metric:
 
 
 def primary_metric(objective: Objective, spec: TokenSpec) -> Metric:
-    """The metric by which runs of an objective are compared; which way is better, its torchmetrics metric says."""
+    """The metric by which runs of an objective are compared; which way is better, its torchmetrics metric says.
+
+    Raises UsageError where the objective has no such metric.
+    """
     name = objective.primary_metric
-    own = (objective.metrics(spec) | objective.generation_metrics()).get(name)
-    is_higher = bool(getattr(own, "higher_is_better", False))
+    known = objective.metrics(spec) | objective.generation_metrics()
+    if name != "loss" and name not in known:
+        raise UsageError(
+            f"{type(objective).__name__}.primary_metric is {name!r}, which its metrics "
+            f"({', '.join(known) or 'none'}) lack; let `metrics` give it, or leave primary_metric out for the loss"
+        )
+    is_higher = bool(getattr(known.get(name), "higher_is_better", False))
     return replace(find_metric(name), higher_is_better=is_higher)

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from seqkit.errors import UsageError
 from seqkit.objectives.labels import REPORTED
 from seqkit.objectives.metric import METRICS, find_metric, primary_metric
 from seqkit.objectives.metrics import build_metrics
@@ -34,3 +35,13 @@ def test_of_the_primary_metric_the_objectives_own_says_which_way_is_better(highe
     found = primary_metric(objective, None)
     assert (found.mode, found.unit) == (mode, "%")
     assert found.is_better(2.0, 1.0) == bool(higher)
+
+
+def test_a_primary_metric_that_is_not_measured_is_refused_and_the_loss_is_always():
+    objective = SimpleNamespace(
+        primary_metric="accuracy", metrics=lambda _: {"f1": None}, generation_metrics=dict
+    )
+    with pytest.raises(UsageError, match=r"'accuracy', which its metrics \(f1\) lack"):
+        primary_metric(objective, None)
+    objective.primary_metric = "loss"
+    assert primary_metric(objective, None).mode == "min"
