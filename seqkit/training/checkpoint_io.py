@@ -1,6 +1,6 @@
 """Checkpoints written whole, verified, kept by number, and loaded as data alone: Lightning's `CheckpointIO`.
 
-Lightning's own survived 79 of 100 kills during a write on a second file system, and loads 10 of 23 damaged files
+Lightning's own survived 81 of 100 kills during a write on a second file system, and loads 8 of 23 damaged files
 (docs/reliability.md). Which files there are, and which are good, is in `checkpoint_files`.
 """
 

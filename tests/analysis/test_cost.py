@@ -133,6 +133,7 @@ def test_a_mixture_of_experts_costs_what_its_active_experts_cost():
     assert "active per token" not in str(describe("gpt_nano"))
 
 
+@pytest.mark.slow
 def test_flops_of_an_lstm_are_the_formula():
     model = Model(TokenSpec(vocab_size=29), LSTM(20, 3, causal=True), NextToken(tied=False))
     cost = describe_model(model, 7)
@@ -413,6 +414,7 @@ def test_the_cache_is_keys_and_values_of_both_sequences_and_the_memory():
     assert "cache" not in str(describe("bert_mini"))
 
 
+@pytest.mark.slow
 def test_a_recipe_is_measured_with_its_own_tokens():
     cost = describe_recipe(complete("text/char-lm", "debug", {"model.backbone": "gpt_nano"}))
     assert (cost.name, cost.context_length) == ("text/char-lm", 65)

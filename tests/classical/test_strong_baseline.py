@@ -393,6 +393,7 @@ def test_rows_of_several_parts_have_features_of_each():
     assert found(samples, Join({"ids": Ids(5), "own": Ids(5)}), Classify()) is None
 
 
+@pytest.mark.slow
 def test_no_more_than_the_stated_number_of_training_examples_is_used(monkeypatch):
     monkeypatch.setattr("seqkit.classical.strong_baseline.MAX_FITTED", 20)
     samples = [Sample({"x": float(i % 2)}, i % 2) for i in range(90)]
@@ -623,6 +624,7 @@ def test_validation_rows_are_predicted_by_training_rows_alone_in_their_order(mon
     assert (one.valid.argmax(dim=1) == torch.tensor([x.label for x in valid])).float().mean() > 0.9
 
 
+@pytest.mark.slow
 def test_more_validation_rows_than_are_fitted_are_all_predicted(monkeypatch):
     monkeypatch.setattr("seqkit.classical.strong_baseline.MAX_FITTED", 20)
     samples = [Sample({"x": float(i % 2)}, i % 2) for i in range(90)]

@@ -43,6 +43,7 @@ def test_a_new_backbone_passes_its_check(capsys):
     assert "there is a backbone LSTM already" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_device_of_a_check_is_given_and_one_that_is_not_here_is_an_error_of_one_line(capsys):
     assert main(["check", "MeanPool", "--device", "cpu", "--quick"]) == 0
     assert "MeanPool keeps " in capsys.readouterr().out
@@ -217,6 +218,7 @@ def test_all_broken_laws_are_lines_and_data(tmp_path, capsys):
     assert "batch_mates_change_nothing" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_published_model_is_checked_with_its_generate(capsys):
     pytest.importorskip("transformers")
     assert main(["check", "hf:llama", "--quick", "--json"]) == 0

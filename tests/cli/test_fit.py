@@ -151,6 +151,7 @@ def test_a_mistyped_key_of_a_resumed_run_is_answered_with_the_nearest(unfinished
     assert "did you mean trainer.max_steps" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_diverged_goes_on_when_steps_may_be_skipped(tmp_path, capsys):
     (tmp_path / "nan_once.py").write_text(NAN_ONCE, encoding="utf-8")
     plugin = ["--plugin", str(tmp_path / "nan_once.py")]

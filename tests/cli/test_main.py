@@ -52,6 +52,7 @@ class Own(SequenceBackbone):
 """
 
 
+@pytest.mark.slow
 def test_a_fault_in_a_plug_in_is_one_line_with_its_place(tmp_path, capsys):
     file = tmp_path / "faulty_forward.py"
     body = "return embedded.hidden.no_such\n\n    def new_cache(self):\n        return None"

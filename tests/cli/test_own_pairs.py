@@ -100,6 +100,7 @@ def test_two_tokenizers_and_two_columns_by_flags_train_and_predict(place, capsys
     assert len(capsys.readouterr().out.splitlines()) == 40
 
 
+@pytest.mark.slow
 def test_the_source_may_be_a_file_of_its_own_format(place, capsys):
     for i in range(20):
         (place / f"{i}.mol").write_text("CNO"[i % 3] * (1 + i % 4))

@@ -161,6 +161,7 @@ def test_two_names_of_one_configuration_are_refused():
         candidates(settings)
 
 
+@pytest.mark.slow
 def test_data_without_a_validation_split_is_compared_untuned_or_not_at_all():
     words = {**DIGITS, "recipe": "graph/karate", "backbones": ["LSTM", "GRU"], "match": "none"}
     words["overrides"] = [

@@ -33,6 +33,7 @@ def test_it_is_refused_before_anything_runs(words, tmp_path, capsys, more):
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 def test_python_refuses_it_as_well(words, tmp_path):
     given = {"data": str(tmp_path / "text.txt"), "data.window": 40}
     with pytest.raises(UsageError, match="AddsTheNext breaks the law"):

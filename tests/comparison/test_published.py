@@ -64,6 +64,7 @@ def test_the_index_has_the_answers_and_says_which_pages_are_stale():
     assert (comparisons.PUBLISHED / "index.md").read_text(encoding="utf-8") == comparisons.index()
 
 
+@pytest.mark.slow
 def test_a_page_turns_stale_when_a_key_of_its_recipe_changes():
     results = results_of("screen-associative-recall")
     before, rows = comparisons.changes(results), list(results.candidates)

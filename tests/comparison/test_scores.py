@@ -134,6 +134,7 @@ def test_bits_per_byte_do_not_depend_on_how_many_tokens_a_text_has():
     assert values[0] == pytest.approx(8 / 16 / torch.log(torch.tensor(2.0)).item())
 
 
+@pytest.mark.slow
 def test_the_bytes_of_a_split_that_is_cut_are_not_known():
     _, data = untrained(complete("text/char-lm", "debug"))
     assert bytes_of_test_split(data) == 0

@@ -554,6 +554,7 @@ def test_settings_that_are_refused_are_named_as_arguments_are(grouped, key, valu
         build(complete(grouped, None, {"model.backbone.dim": 8, f"model.backbone.{key}": value}))
 
 
+@pytest.mark.slow
 def test_a_number_that_asks_for_memory_or_processes_by_itself_has_a_largest_value(subtests):
     """Each such key of each shipped recipe at 10**9 is refused before anything is built."""
     seen = set()

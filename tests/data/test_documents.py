@@ -18,6 +18,7 @@ def texts(**given):
 
 
 @given(text=st.text(min_size=1), share=st.floats(0.01, 0.99))
+@pytest.mark.slow
 def test_pieces_and_parts_join_to_the_text(text, share):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(documents, "PIECE_BYTES", 7)

@@ -256,6 +256,7 @@ def test_a_loss_that_starts_too_low_is_found(subject, monkeypatch):
     assert "part of the input" in check_start(trials).finding.cause
 
 
+@pytest.mark.slow
 def test_a_trial_changes_nothing_and_repeats_bit_for_bit(subject):
     made = subject("mechanism/tasks", "--model.backbone.dropout", "0.3")
     before, state = (

@@ -735,6 +735,7 @@ def test_every_law_that_a_quick_check_leaves_out_exists():
     assert set(known) >= SLOW
 
 
+@pytest.mark.slow
 def test_check_backbone_names_the_backbone_and_the_law():
     with pytest.raises(
         AssertionError,

@@ -77,6 +77,7 @@ def assert_compiles(model, sizes, **settings):
             assert_close(graph(*given), model(*given))
 
 
+@pytest.mark.slow
 def test_a_model_compiles_as_one_graph():
     assert_compiles(shaken(classifier()), [(3, 5, True)])
 

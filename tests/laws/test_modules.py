@@ -202,6 +202,7 @@ class TestBytes:
         return Bytes()
 
 
+@pytest.mark.slow
 def test_each_law_is_a_test_and_an_expected_failure_is_strict(pytester):
     pytester.makepyfile(
         """

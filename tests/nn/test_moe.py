@@ -296,6 +296,7 @@ def test_more_experts_than_the_tokens_use_keep_all_laws_but_that_of_gradients(ca
                 assert all(bool(p.grad.any()) == (i in chosen) for p in expert.parameters())
 
 
+@pytest.mark.slow
 def test_a_law_notices_a_mixture_that_depends_on_batch_mates(monkeypatch):
     """One that divides by the number of tokens in the batch."""
     sound = MixtureOfExperts._mix

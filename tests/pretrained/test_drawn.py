@@ -190,6 +190,7 @@ def test_drawn_settings_are_computed_as_theirs_or_refused(tmp_path, kind, draw):
     assert got in ("equal", "refused"), f"{name} with {found}: {got}"
 
 
+@pytest.mark.slow
 def test_types_that_are_not_read_are_refused_by_name(tmp_path):
     words_of(VOCAB).save(str(tmp_path / "tokenizer.json"))
     others = {*transformers.CONFIG_MAPPING} - {*FAMILIES}

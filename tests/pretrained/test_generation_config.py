@@ -118,6 +118,7 @@ def test_ids_of_no_token_end_nothing(tmp_path):
     assert list(stream_text(run, PROMPT, 2))
 
 
+@pytest.mark.slow
 def test_ids_of_another_tokenizer_mean_nothing(tmp_path):
     published(tmp_path / "theirs", eos_token_id=3)
     (tmp_path / "notes.txt").write_text("so much for that. " * 90)

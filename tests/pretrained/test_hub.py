@@ -344,6 +344,7 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch):
 # ── downloads that fail ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_download_that_breaks_off_is_made_whole(hub):
     hub.repos["owner/tiny"] = Repo(MODEL)
     ends = iter([7])

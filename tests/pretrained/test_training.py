@@ -47,6 +47,7 @@ def test_a_run_needs_the_folder_once(tmp_path, table):
     assert complete(load_yaml((tmp_path / "moved" / "config.yaml").read_text())) == moved.config
 
 
+@pytest.mark.slow
 def test_a_new_head_is_exported_where_transformers_has_such_a_one(tmp_path, table):
     saved(tmp_path / "bert", "Bert", BERT)
     settings = {

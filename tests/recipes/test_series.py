@@ -44,6 +44,7 @@ def test_a_window_longer_than_the_validation_part_is_refused():
         ETTh1(past=2000, ahead=1000)
 
 
+@pytest.mark.slow
 def test_the_last_value_of_etth1_is_as_wrong_as_published(shared_data):
     """Zeng et al. 2023, table 2: "Repeat" has a squared error of 1.295, 96 hours ahead."""
     test = ETTh1().splits().test

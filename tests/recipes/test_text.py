@@ -52,6 +52,7 @@ def test_dialogue_keeps_speeches_and_speakers():
     )
 
 
+@pytest.mark.slow
 def test_shakespeare_is_clean_and_split_by_play():
     splits = Shakespeare().splits()
     assert (len(splits.train), len(splits.test)) == (34, 4)

@@ -42,6 +42,7 @@ def test_files_of_a_wheel_come_through_pip_once(wheel, own_folder, monkeypatch):
     assert wheel.files("seqkit_test_data/*.txt") == FILES
 
 
+@pytest.mark.slow
 def test_a_wheel_of_another_hash_or_name_is_refused_in_one_line(wheel, own_folder):
     for other in (wheel._replace(sha256="0" * 64), wheel._replace(name="seqkit_other_data")):
         with pytest.raises(DataError, match=r"put it at .*\.whl") as caught:
@@ -50,6 +51,7 @@ def test_a_wheel_of_another_hash_or_name_is_refused_in_one_line(wheel, own_folde
     assert [p.name for p in own_folder.rglob("*") if p.is_file()] == []
 
 
+@pytest.mark.slow
 def test_a_damaged_wheel_in_the_data_folder_is_fetched_again(wheel, own_folder):
     wheel.files("*")
     (path,) = own_folder.rglob("*.whl")

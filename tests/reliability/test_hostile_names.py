@@ -150,6 +150,7 @@ def test_a_file_name_that_is_no_utf_8_is_shown_escaped(run, tmp_path):
     assert (answer.code, answer.printed.count("\\udcff.png\t")) == (0, 1)
 
 
+@pytest.mark.slow
 def test_what_a_model_generates_steers_no_terminal(tmp_path):
     (tmp_path / "data.txt").write_text("\x1b[31m\x07\x00\u202e" * 200, encoding="utf-8")
     (tmp_path / "text.yaml").write_text(TEXT.format(path=tmp_path / "data.txt"), encoding="utf-8")

@@ -129,6 +129,7 @@ def test_the_example_is_drawn_with_rollout_in_times_the_average(
     np.testing.assert_allclose(seen[1], 3 * rollout.mean(axis=0), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_image_from_its_file(trained, tmp_path):
     Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(tmp_path / "digit.png")
     path, said = view_input(trained("classify"), str(tmp_path / "digit.png"), tmp_path / "view")
@@ -137,6 +138,7 @@ def test_an_image_from_its_file(trained, tmp_path):
     assert said.startswith("Predicted: ")
 
 
+@pytest.mark.slow
 def test_of_a_file_of_several_molecules_the_first_is_shown(trained, tmp_path):
     (tmp_path / "two.smi").write_text("CCN\nCCO\n", encoding="utf-8")
     path, _ = view_input(trained("regress"), str(tmp_path / "two.smi"), tmp_path / "two")
@@ -146,6 +148,7 @@ def test_of_a_file_of_several_molecules_the_first_is_shown(trained, tmp_path):
     assert "N2" in page
 
 
+@pytest.mark.slow
 def test_the_page_and_the_terminal_say_what_is_predicted_and_what_is_true(
     trained, tmp_path, quick, capsys
 ):

@@ -66,6 +66,7 @@ def test_where_one_layer_has_fewer_heads_its_place_stays_empty():
     assert len(heatmap_axes(figure)) == 4
 
 
+@pytest.mark.slow
 def test_at_most_four_heads_stand_in_a_row():
     given = weights(2, 6, 3, 3)
     figure = heatmaps(given, list("abc"), list("abc"), np.zeros((2, 6)))

@@ -141,6 +141,7 @@ def test_a_table_that_is_too_wide_is_broken_between_words_and_in_none(capsys, mo
     assert "associative-recall   3GatedDeltaNet+MultiHeadAttention" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_markdown_has_the_numbers_of_the_page_and_no_markup_of_its_names():
     text = comparison_markdown(comparison(4, failed=(3,)))
     for fact in (

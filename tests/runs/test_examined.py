@@ -174,6 +174,7 @@ def test_what_has_grown_in_training_is_seen_after_it(text_file):
     assert found.endswith(" after training")
 
 
+@pytest.mark.slow
 def test_a_run_whose_leak_has_grown_is_compared_with_nothing(text_file, tmp_path, monkeypatch):
     monkeypatch.setattr("seqkit.runs.examined.model.grown", lambda prepared: ["It leaks"])
     keys = {"data": text_file, "data.window": 80, "trainer.max_steps": 2}
@@ -285,6 +286,7 @@ def test_the_model_and_random_numbers_stay_as_they_are():
         assert torch.equal(x, before[name]), name
 
 
+@pytest.mark.slow
 def test_a_large_model_is_examined_without_a_copy_of_its_weights(monkeypatch):
     monkeypatch.setattr("seqkit.runs.examined.laws.LARGE", 10)
     for build in (lawless.ReadsThePast, lawless.AddsTheNext, lawless.NormalisesBatches):

@@ -96,6 +96,7 @@ def labelled(folder):
     return str(folder / "rows.csv")
 
 
+@pytest.mark.slow
 def test_a_run_trains_on_the_vectors_and_reads_raw_texts_again(tmp_path):
     settings = {
         "data": labelled(tmp_path),

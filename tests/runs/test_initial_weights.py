@@ -85,6 +85,7 @@ def test_of_the_same_recipe_all_is_taken_and_the_run_says_so(classifier, tmp_pat
     )
 
 
+@pytest.mark.slow
 def test_the_folder_of_the_weights_may_go_once_training_has_begun(classifier, tmp_path):
     source = shutil.copytree(classifier, tmp_path / "source")
     run(digits(model__init=str(source)), tmp_path / "run")
@@ -159,6 +160,7 @@ def test_a_backbone_that_is_otherwise_built_is_refused(classifier):
         prepare(digits(model__init=str(classifier), model__backbone__dim=72))
 
 
+@pytest.mark.slow
 def test_what_is_no_trained_run_is_refused_in_one_line(tmp_path):
     for place in (tmp_path / "nothing", tmp_path):
         with pytest.raises(UsageError, match="is no run") as refused:

@@ -139,6 +139,7 @@ def fitted(table, out, **more):
     )
 
 
+@pytest.mark.slow
 def test_a_run_says_how_far_its_predictions_are_and_gives_low_and_high_beside_each(
     table, tmp_path, capsys
 ):

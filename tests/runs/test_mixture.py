@@ -130,6 +130,7 @@ def batches(prepared, number):
     return found
 
 
+@pytest.mark.slow
 def test_another_task_leaves_the_batches_of_a_task_as_they_are(text):
     """Content, positions and targets, over more than an epoch of either."""
     one = batches(prepare(mixture({"image": IMAGE})), 14)["image"]

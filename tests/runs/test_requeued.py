@@ -119,6 +119,7 @@ def test_a_finished_run_keeps_nothing_of_processes_that_were_killed(run_of, tmp_
     assert {path.name for path in folder.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_may_be_the_same_and_a_damaged_one_is_named(tmp_path):
     given = {**QUICK, "model.backbone": "MeanPool"}
     config = complete("image/digits", "debug", given)

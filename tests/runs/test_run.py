@@ -172,6 +172,7 @@ def test_a_damaged_file_of_a_run_is_named(digits, tmp_path, name, content):
 # ── trials ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_trial_is_scored_on_validation_data_and_never_reads_the_test_split(tmp_path, monkeypatch):
     from seqkit.data.module import DataModule
 
@@ -270,6 +271,7 @@ def test_a_run_is_not_finished_with_a_test_split_that_has_changed(reviewed):
         evaluate(folder, "test")
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_before_its_max_steps_says_so(tmp_path, caplog):
     words = ["--trainer.max_epochs", "1"]
     run(config(*words, "--trainer.max_steps", "3"), tmp_path / "whole")

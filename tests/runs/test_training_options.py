@@ -132,6 +132,7 @@ def test_a_recipe_that_says_nothing_keeps_the_best_weights_if_it_has_a_validatio
     assert summary["weights"].startswith(begins)
 
 
+@pytest.mark.slow
 def test_averaged_weights_become_the_runs(tmp_path, monkeypatch):
     monkeypatch.setattr("seqkit.runs.run.calibrate", lambda _: None)  # it would change the loss
     words = {"trainer__weights": "last", "trainer__max_epochs": 1}

@@ -370,6 +370,7 @@ def test_a_client_cannot_name_a_file_to_a_tokenizer_that_opens_one(own):
     assert reader.raw([1, 2]) == [1, 2]
 
 
+@pytest.mark.slow
 def test_an_image_is_its_content_and_no_name(tmp_path, capsys):
     run = short_run("image/digits", {}, tmp_path / "run")
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)).save(

@@ -64,6 +64,7 @@ def test_parts_may_be_frozen_of_random_weights(tmp_path):
     assert run(config, tmp_path / "run")["state"] == "finished"
 
 
+@pytest.mark.slow
 def test_lora_changes_the_linear_maps_alone_and_the_run_has_the_names_of_any_other(base, tmp_path):
     settings = method("LoRA", rank=2, targets=["qkv_proj"])
     run(digits(model__init=str(base), trainer__fine_tuning=settings), tmp_path / "run")

@@ -63,6 +63,7 @@ class TestTwoProcesses:
     def test_each_block_is_sharded_alone(self, found):
         assert found["blocks"] == [True] * 5
 
+    @pytest.mark.slow
     def test_a_checkpoint_passed_on_by_other_numbers_of_processes_stays_to_the_bit(
         self, found, tmp_path
     ):

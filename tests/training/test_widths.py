@@ -150,6 +150,7 @@ def test_activations_change_as_much_at_each_width_and_more_in_wide_models_withou
     assert growth_without > 2 or name not in GROWING
 
 
+@pytest.mark.slow
 def test_activations_under_muon_change_more_alike_with_its_root():
     make = BACKBONES["Transformer"]
     plain, based = Muon(2**-8), Muon(2**-8, base_width=16)

@@ -331,6 +331,7 @@ def test_what_is_given_is_taken_and_not_said():
     assert "number: 'y', target (numbers); to change: --data.target n" in said[3]
 
 
+@pytest.mark.slow
 def test_wide_tables_are_inferred_and_counted():
     columns = {f"gene {j}": [f"{j * i % 97}.5" for i in range(20)] for j in range(4_000)}
     schema = infer(rows(**columns, y=[f"{i}.5" for i in range(20)]))

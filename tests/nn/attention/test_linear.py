@@ -187,6 +187,7 @@ def test_a_feature_map_can_be_passed_in_and_may_give_only_zeros():
     assert torch.autograd.grad(output.sum(), k)[0].isfinite().all()
 
 
+@pytest.mark.slow
 def test_a_transformer_with_shared_keys_keeps_the_laws():
     attention = partial(MultiHeadAttention, mechanism=LinearAttention, num_kv_heads=1)
     check_backbone(
