@@ -250,6 +250,7 @@ def test_the_code_is_no_denser_than_its_bounds():
     assert {name: found[name] for name in bounds if found[name] > bounds[name]} == {}
 
 
+@pytest.mark.slow
 def test_functions_of_more_than_eight_parameters_are_the_listed_ones():
     listed = {name for names in budgets()["wide"].values() for name in names}
     assert {name for path in FILES for name in wide_functions(PACKAGE / path)} == listed

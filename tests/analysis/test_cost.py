@@ -89,6 +89,7 @@ def test_parameters_equal_hugging_faces_exactly(name, theirs):
         assert count(PresetModel(PUBLISHED[name])) == count(theirs())
 
 
+@pytest.mark.slow
 def test_llama_is_measured_without_being_allocated():
     cost = describe("llama_7b", context_length=128)
     assert ("parameters", "6.7 B") in cost.rows()

@@ -222,6 +222,7 @@ def forecast(samples, columns=1):
     return with_metrics(data)
 
 
+@pytest.mark.slow
 def test_numbers_that_are_a_line_through_a_series_are_found_by_ridge_regression():
     draw = torch.Generator().manual_seed(0)
     series = [torch.randn(20, generator=draw) for _ in range(150)]
@@ -506,6 +507,7 @@ def test_features_of_a_graph_of_equal_groups_are_the_same_each_time():
     assert all(np.array_equal(first, other) for other in others)
 
 
+@pytest.mark.slow
 def test_labels_go_along_a_chain_of_nodes_without_features():
     """Two chains, a few of whose nodes are known: those of the test are up to nine steps away from one."""
     edges = [(i, i + 1) for i in range(199) if i != 99]

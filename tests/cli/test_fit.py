@@ -191,6 +191,7 @@ class NanOnce(Callback):
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_was_ended_before_its_first_checkpoint_begins_anew(tmp_path):
     quiet = ["--preset", "debug", "--trainer.enable_progress_bar", "false"]
     words = ["graph/karate", *quiet, "--out", str(tmp_path / "a")]

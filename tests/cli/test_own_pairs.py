@@ -85,6 +85,7 @@ def fit(*words, data="pairs.csv"):
     return main(["fit", "text/translate", "--plugin", "pair.py", "--data", data, *QUIET, *words])
 
 
+@pytest.mark.slow
 def test_two_tokenizers_and_two_columns_by_flags_train_and_predict(place, capsys):
     assert fit(*TWO, *COLUMNS, "--out", "run") == 0
     state = json.loads((place / "run" / "state.json").read_text())
@@ -111,6 +112,7 @@ def test_the_source_may_be_a_file_of_its_own_format(place, capsys):
     assert main(["predict", "run", "3.mol", "--plugin", "pair.py"]) == 0
 
 
+@pytest.mark.slow
 def test_what_a_target_cannot_be_is_one_line(place, capsys, monkeypatch):
     # which decodes predictions
     monkeypatch.setattr("seqkit.report.page.write_report", write_report)

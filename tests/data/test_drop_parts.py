@@ -120,6 +120,7 @@ def test_resumed_in_the_middle_the_batches_are_the_same():
         assert all(x.equal(theirs[0].tensors()[name]) for name, x in ours[0].tensors().items())
 
 
+@pytest.mark.slow
 def test_each_part_is_left_out_at_its_rate_and_one_stays():
     tokenizer = join()
     rates = {"text": 0.2, "cells": 0.7, "graph": 1.0}

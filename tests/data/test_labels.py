@@ -141,6 +141,7 @@ class Truths(DataSource):
 """
 
 
+@pytest.mark.slow
 def test_truths_train_from_the_command_line_and_words_are_refused_in_one_line(
     tmp_path, monkeypatch, capsys
 ):

@@ -272,6 +272,7 @@ def test_a_trial_changes_nothing_and_repeats_bit_for_bit(subject):
     )
 
 
+@pytest.mark.slow
 def test_a_model_whose_steps_cost_too_much_is_not_trained(subject, monkeypatch):
     monkeypatch.setattr("seqkit.doctor.training.STEP_FLOPS", 1e3)
     assert Trials(subject("mechanism/tasks")).num_steps == 0

@@ -166,6 +166,7 @@ def sequences(draw):
     causal=st.booleans(),
     seed=st.integers(0, 99),
 )
+@pytest.mark.slow
 def test_laws_hold_for_any_lengths(examples, name, position, causal, seed):
     torch.manual_seed(seed)
     spec = TokenSpec(vocab_size=7)

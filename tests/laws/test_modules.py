@@ -181,6 +181,7 @@ def test_check_knows_every_kind_of_component(subject, settings, law):
     assert [each.__name__ for each in check(subject, only=[law], **settings)] == [law]
 
 
+@pytest.mark.slow
 def test_a_faulty_backbone_is_named_by_check_and_what_is_no_component_is_refused():
     with pytest.raises(
         AssertionError, match=r"ScalesInTraining\(causal=True\): training_equals_eval"

@@ -94,6 +94,7 @@ def test_an_objective_keeps_every_law_on_given_examples(name):
     assert len(check(build(), **settings())) > 4
 
 
+@pytest.mark.slow
 def test_a_fitted_objective_keeps_every_law_and_needs_an_unfitted_one_for_its_own_labels():
     objective = Classify()
     objective.fit([0, 1, 2], ["a", "b", "c"])

@@ -95,6 +95,7 @@ def test_a_scale_that_is_no_factor_is_refused(scale):
         Residual(7, scale=scale)
 
 
+@pytest.mark.slow
 def test_a_transformer_with_norms_of_branches_keeps_the_laws():
     block = partial(
         PreNormBlock, norm=torch.nn.Identity, residual=partial(Residual, norm=torch.nn.RMSNorm)

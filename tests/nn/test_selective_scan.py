@@ -108,5 +108,6 @@ def test_the_steps_in_a_row_are_about_the_root_of_the_length(n):
     assert max(k, length) <= n**0.5 + 1
 
 
+@pytest.mark.slow
 def test_an_exported_graph_takes_every_length():
     assert_exported_alike(selective_scan, arguments, [1, 1, None, 1, 1, None])

@@ -52,6 +52,7 @@ def tuned(folder, objective, **given):
     return short_run("text/classify", {**given, **QUIET}, folder.parent / "run")
 
 
+@pytest.mark.slow
 def test_a_tuned_masked_language_model_is_theirs_again_with_its_mask_token(tmp_path):
     folder = folder_of(tmp_path / "theirs", "Roberta", MASKED)
     run = tuned(folder, "Masked")
@@ -215,6 +216,7 @@ def test_a_classifier_on_a_masked_language_model_is_theirs_if_its_head_is(tmp_pa
         assert_equal(doubled(run.model)(batch), doubled(back)(batch.content).logits)
 
 
+@pytest.mark.slow
 def test_the_card_of_an_export_without_its_head_is_that_of_an_encoder(tmp_path, capsys):
     run = tuned(folder_of(tmp_path / "theirs", "Bert", MASKED), "Classify")
     assert main(["export", str(run.folder), "--to", "hf", "--out", str(tmp_path / "back")]) == 0

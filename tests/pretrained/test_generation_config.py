@@ -76,6 +76,7 @@ def test_a_text_is_that_of_their_library(tmp_path, keys):
         assert generate_texts(run, [PROMPT])[0].split() == [f"w{i}" for i in right]
 
 
+@pytest.mark.slow
 def test_the_command_writes_as_published_and_flags_come_first(tmp_path, capsys):
     theirs, run = imported(tmp_path, **GREEDY, eos_token_id=[3])
     run.model.float()

@@ -60,6 +60,7 @@ def test_its_file_is_written_back_byte_for_byte(gpt2, tmp_path):
     assert before == after
 
 
+@pytest.mark.slow
 def test_a_fine_tuned_run_is_a_model_of_theirs_again(gpt2, tmp_path):
     from transformers import GPT2LMHeadModel
 
@@ -102,6 +103,7 @@ def test_a_published_folder_has_no_paths_of_this_machine(gpt2, tmp_path):
     assert again.config["data"]["source"]["path"] == ["notes.txt"]
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_from_an_imported_run(gpt2, tmp_path):
     _, folder = gpt2
     import_model(folder, tmp_path / "run", "gpt2")

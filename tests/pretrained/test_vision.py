@@ -108,6 +108,7 @@ def test_what_is_read_is_written_back_bit_for_bit(saved):
     assert_equal(got[0], right[0])
 
 
+@pytest.mark.slow
 def test_classes_of_ones_own_are_written_with_their_names(tmp_path):
     config = transformers.ViTConfig(**SIZES, intermediate_size=40)
     transformers.ViTForImageClassification(config).save_pretrained(tmp_path / "theirs")

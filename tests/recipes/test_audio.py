@@ -11,6 +11,7 @@ from seqkit.recipes.audio.speech_commands import FOLDER, SpeechCommands
 from seqkit.recipes.audio.spoken_digits import TEST_VOICES, TRAIN_VOICES, SpokenDigits
 
 
+@pytest.mark.slow
 def test_fsdd_official_split_tests_the_first_five_takes(shared_data):
     splits = Fsdd().splits()
     assert (len(splits.train), len(splits.test)) == (2700, 300)

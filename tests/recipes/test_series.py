@@ -22,6 +22,7 @@ def counted(tmp_path, monkeypatch):
     monkeypatch.setattr(benchmarks, "fetch", lambda *args: path)
 
 
+@pytest.mark.slow
 def test_windows_of_etth1_end_where_the_months_of_their_split_do(counted):
     train = np.arange(12 * MONTH)
     splits = ETTh1(past=1000, ahead=700).splits()

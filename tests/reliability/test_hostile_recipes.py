@@ -44,6 +44,7 @@ def test_there_are_many_cases_and_each_is_another():
     assert len({name for name, _ in CASES}) == len({content for _, content in CASES}) == len(CASES)
 
 
+@pytest.mark.slow
 def test_the_recipe_that_the_cases_change_trains(folder):
     (folder / "sound.yaml").write_text(recipe(), encoding="utf-8")
     answer = ask(["fit", "sound.yaml", "--out", "run"])

@@ -99,6 +99,7 @@ def quick(monkeypatch):
 # ── kinds of example ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_text_gives_a_page_of_the_runs_own_maps(trained, tmp_path):
     path, said = view_input(trained("next token"), "To be, or not", tmp_path / "view")
     page = path.read_text(encoding="utf-8")

@@ -114,6 +114,7 @@ def test_the_interval_of_an_accuracy_holds_the_true_one():
     assert 0.94 <= shares_that_hold([found[k] for k in drawn], 0.8) <= 0.99
 
 
+@pytest.mark.slow
 def test_the_interval_of_an_error_holds_the_true_one_and_no_error_below_zero():
     draw = torch.Generator().manual_seed(0)
     target = torch.randn(100, 1, generator=draw)

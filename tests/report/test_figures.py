@@ -112,6 +112,7 @@ def test_the_confusion_matrix_lets_the_page_shine_through_where_nothing_is():
     assert {text.get_color() for text in figure.axes[0].texts} == {INK}
 
 
+@pytest.mark.slow
 def test_many_classes_are_drawn_without_numbers_and_very_many_without_names():
     figure = confusion(np.eye(53, dtype=int), [f"class {i}" for i in range(53)])
     assert not figure.axes[0].texts

@@ -191,6 +191,7 @@ def test_without_metrics_csv_there_are_no_curves(copy):
     assert "Learning curves" not in page.headings
 
 
+@pytest.mark.slow
 def test_names_from_data_are_text_in_the_page(copy):
     folder = copy("classify")
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))

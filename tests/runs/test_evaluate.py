@@ -61,6 +61,7 @@ def test_a_baseline_masks_the_same_tokens_each_time_and_leaves_the_random_number
     )
 
 
+@pytest.mark.slow
 def test_a_metric_that_is_not_defined_on_the_test_split_is_named_and_no_number_is_made_up(
     tmp_path, capsys
 ):

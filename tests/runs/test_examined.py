@@ -162,6 +162,7 @@ def test_on_graphs_the_order_of_nodes_and_other_graphs_change_nothing(backbone, 
     assert [law in one for one in found] == ([True] if law else [])
 
 
+@pytest.mark.slow
 def test_what_has_grown_in_training_is_seen_after_it(text_file):
     import_plugins([PLUGIN])
     keys = {"data": text_file, "data.window": 80, "model.backbone": "OpensAGate"}
@@ -231,6 +232,7 @@ class NextOfBoth(NextToken):
     causal = None
 
 
+@pytest.mark.slow
 def test_the_target_is_not_among_the_inputs():
     causal = Transformer(24, 1, num_heads=3, causal=True)
     assert "SameToken breaks the law that the target is not" in faults_of(causal, SameToken())[0]
@@ -323,6 +325,7 @@ def test_a_run_is_refused_in_one_line_and_leaves_no_folder(text_file, tmp_path, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_python_and_tune_refuse_as_well(text_file, tmp_path, capsys):
     import_plugins([PLUGIN])
     keys = {"data": text_file, "data.window": 80, "model.backbone": "AddsTheNext"}

@@ -58,6 +58,7 @@ def classifier(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_of_another_objective_the_body_is_taken_and_the_head_is_new(tmp_path):
     run(digits(model__objective={"type": "Masked"}), tmp_path / "run")
     trained = weights_of(tmp_path / "run")
@@ -70,6 +71,7 @@ def test_of_another_objective_the_body_is_taken_and_the_head_is_new(tmp_path):
     assert (begun.initial["taken"], begun.initial["new"]) == (["backbone", "embedder"], ["head"])
 
 
+@pytest.mark.slow
 def test_of_the_same_recipe_all_is_taken_and_the_run_says_so(classifier, tmp_path):
     begun = prepare(digits(model__init=str(classifier), seed=5))
     assert is_equal(begun.model.state_dict(), weights_of(classifier), "")

@@ -455,6 +455,7 @@ def test_tasks_with_a_validation_split_are_validated_where_another_has_none(tmp_
     assert "valid/image/loss" not in columns
 
 
+@pytest.mark.slow
 def test_a_row_of_the_log_has_the_last_loss_of_every_task(tmp_path, text):
     run(
         mixture({"text": text, "image": IMAGE}, trainer__max_steps=8, trainer__log_every_n_steps=4),

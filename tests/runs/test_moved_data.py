@@ -84,6 +84,7 @@ def test_other_content_is_named_as_changed(trained, caplog):
     assert f"test data of {folder} has changed" in caplog.text
 
 
+@pytest.mark.slow
 def test_several_files_move_with_their_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b", "c"):

@@ -290,6 +290,7 @@ def test_a_test_of_data_that_have_changed_since_the_run_says_so(reviewed, caplog
     assert f"test data of {folder} has changed" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_run_finds_its_data_from_any_folder_and_says_which_is_gone(tmp_path, monkeypatch, caplog):
     """Its paths are relative to where it began, also when the whole folder has moved."""
     (tmp_path / "old" / "sub").mkdir(parents=True)

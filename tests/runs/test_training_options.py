@@ -63,6 +63,7 @@ def test_the_best_weights_are_those_that_were_validated(tmp_path, callbacks, mon
     assert found["accuracy"] == pytest.approx(float(at_best[0]["valid/accuracy"]))
 
 
+@pytest.mark.slow
 def test_of_equally_good_weights_the_later_ones_are_kept(tmp_path):
     still = {"type": "torch.optim.SGD", "lr": 0.0}  # every validation finds the same
     summary = run(config(trainer__weights="best", optimizer=still), tmp_path / "run")

@@ -269,6 +269,7 @@ def test_a_configuration_names_the_file(tmp_path):
         complete("text/classify", "debug", {"tokenizer": "FromFile"})
 
 
+@pytest.mark.slow
 def test_a_run_folder_needs_the_file_no_more(tmp_path):
     path = saved(wordpiece(), tmp_path)
     run = tmp_path / "run"

@@ -112,6 +112,7 @@ def test_with_rotary_positions_only_differences_matter():
     assert (backbone(wide) - backbone(near)).abs().max() > 1e-5
 
 
+@pytest.mark.slow
 def test_a_transformer_with_it_keeps_the_laws():
     def build(dim, causal):
         block = partial(

@@ -238,6 +238,7 @@ def stack(mechanism, sinks="learned"):
     return partial(Transformer, depth=2, num_heads=3, block=block, position=Rotary())
 
 
+@pytest.mark.slow
 def test_a_transformer_with_sinks_keeps_the_laws():
     check_backbone(stack(ScaledDotProductAttention), dim=24, kinds=["text"], quick=True)
 
