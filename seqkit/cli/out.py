@@ -13,7 +13,9 @@ from seqkit.errors import UsageError
 from seqkit.files import read_regular
 
 OURS = re.compile(
-    rb'name,(?:[^\n]*,)?error[,\n]|\{"name": [^\n]*"error": |<!doctype html>.*<meta name="generator" content="seqkit">|'
+    rb"name[,\t](?:[^\n]*[,\t])?error[,\t\n]|"
+    rb'\{"name": [^\n]*"error": |'
+    rb'<!doctype html>.*<meta name="generator" content="seqkit">|'
     rb"\x89PNG\r\n.*tEXtSoftware\0seqkit",
     re.DOTALL,
 )

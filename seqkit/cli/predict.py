@@ -34,13 +34,16 @@ OWN = ("name", "error", "warning")
 
 FORMATS = {
     ".csv": "csv",
+    ".tsv": "tsv",
     ".jsonl": "jsonl",
     ".parquet": "parquet",
     ".txt": "text",
-    ".tsv": "text",
     "": "text",
 }
 """Formats by the suffix of `--out`."""
+
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+"""What stands between the cells of a table."""
 
 
 def run(args: Namespace) -> int:
@@ -214,7 +217,7 @@ def kept_columns(args: Namespace, tables: Tables) -> tuple[list[str], list[dict[
 
 
 class RowWriter:
-    """Writes a row for each answer, as text (name, tab, what is known), CSV, JSON Lines or Parquet, with equal columns.
+    """Writes a row for each answer, with equal columns, in the formats of `FORMATS`; as text: name, tab, what is known.
 
     names: columns of a prediction, one for each of its numbers if it has several. beside: columns that are written
     before it. classes: whose probabilities are written after it, unless they are the prediction. has_bounds: whether
@@ -258,8 +261,8 @@ class RowWriter:
             self.file = sys.stdout
         else:
             self.file = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
-        if kind == "csv":
-            csv.writer(self.file, lineterminator="\n").writerow(map(printable, self.columns))
+        if kind in DELIMITERS:
+            self._write_row(map(printable, self.columns))
 
     def write(self, answer: Answer, beside: Mapping[str, object]) -> None:
         """Write one answer, and what is known `beside` it."""
@@ -282,8 +285,8 @@ class RowWriter:
         row = {key: _plain(value) for key, value in row.items()}
         if self.kind == "jsonl":
             print(json.dumps(row), file=self.file)
-        elif self.kind == "csv":
-            csv.writer(self.file, lineterminator="\n").writerow(map(_cell, row.values()))
+        elif self.kind in DELIMITERS:
+            self._write_row(map(_cell, row.values()))
         else:
             forms = {"name": "{1}", "prediction": "{1}", "error": "error: {1}"}
             known = {key: _cell(value) for key, value in row.items() if value is not None}
@@ -292,6 +295,10 @@ class RowWriter:
                 known = {"name": answer.name, "prediction": "", **known}
             fields = (forms.get(key, "{0} {1}").format(key, value) for key, value in known.items())
             print("\t".join(map(one_line, fields)), file=self.file)
+
+    def _write_row(self, cells: Iterable[str]) -> None:
+        delimiter = DELIMITERS[self.kind]
+        csv.writer(self.file, delimiter=delimiter, lineterminator="\n").writerow(cells)
 
     def _write_parquet(self, path: Path) -> None:
         import pyarrow as pa
@@ -350,7 +357,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--embed", action="store_true", help=vectors)
     add(
         "--format",
-        choices=["text", "csv", "jsonl"],
+        choices=["text", "csv", "tsv", "jsonl"],
         help="default: that of the suffix of --out, or text",
     )
     add_out(parser, "output file; it is complete, or not there at all", metavar="FILE")

@@ -105,6 +105,7 @@ OURS = {
     "new.csv": ["mine.csv", "--input", "text"],
     "kept.csv": ["mine.csv", "--input", "text", "--keep", "label"],
     "kept.jsonl": ["mine.csv", "--input", "text", "--keep", "label", "--probabilities"],
+    "kept.tsv": ["mine.csv", "--input", "text", "--keep", "label"],
     "tested.csv": ["--test"],
     "new.jsonl": ["mine.csv", "--input", "text"],
     "new.parquet": ["mine.csv", "--input", "text", "--embed"],

@@ -159,8 +159,10 @@ def test_each_word_has_its_probabilities_and_none_are_of_padding(tags, capsys):
             "prediction"
         ]
     assert main([*given, "csv"]) == 0
-    _, first, second = csv.reader(io.StringIO(capsys.readouterr().out))
-    assert [len(json.loads(row[4])) for row in (first, second)] == [2, 3]
+    rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert [len(json.loads(row[4])) for row in rows[1:]] == [2, 3]
+    assert main([*given, "tsv"]) == 0
+    assert list(csv.reader(io.StringIO(capsys.readouterr().out), delimiter="\t")) == rows
 
 
 def test_lines_of_standard_input_are_files_where_they_name_images(run, photos, monkeypatch, capsys):
