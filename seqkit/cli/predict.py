@@ -43,7 +43,7 @@ FORMATS = {
 """Formats by the suffix of `--out`."""
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
-"""What stands between the cells of a table."""
+"""Character between the cells of a table."""
 
 
 def run(args: Namespace) -> int:
