@@ -21,6 +21,7 @@ from seqkit.files import MAX_JSON_BYTES
 from seqkit.interfaces import Objective, Tokenizer
 from seqkit.mixture import Mixture
 from seqkit.model import Model
+from seqkit.objectives.metric import primary_metric
 from seqkit.runs.folder import STATE
 from seqkit.runs.initial_weights import InitialWeights
 from seqkit.runs.summary import Initial, checked
@@ -296,6 +297,7 @@ def _model_and_data(built: Built, seed: int) -> tuple[Model, DataModule]:
         data.check_supported(model.backbone)
     except ValueError as error:
         raise UsageError(f"data: {error}") from error
+    primary_metric(data.objective, model.spec)  # refused before training if it is not measured
     return model, data
 
 

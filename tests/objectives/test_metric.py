@@ -4,10 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from seqkit.config import complete
 from seqkit.errors import UsageError
+from seqkit.objectives import Classify
 from seqkit.objectives.labels import REPORTED
 from seqkit.objectives.metric import METRICS, find_metric, primary_metric
 from seqkit.objectives.metrics import build_metrics
+from seqkit.runs.prepare import prepare
 
 BUILT = build_metrics([name for name in REPORTED if name != "Loss"])
 KNOWN = {name: metric.higher_is_better for name, metric in BUILT.items()}
@@ -45,3 +48,12 @@ def test_a_primary_metric_that_is_not_measured_is_refused_and_the_loss_is_always
         primary_metric(objective, None)
     objective.primary_metric = "loss"
     assert primary_metric(objective, None).mode == "min"
+
+
+def test_it_is_refused_before_a_training_that_validates_nothing(monkeypatch):
+    monkeypatch.setattr(Classify, "metrics", lambda *_: {})
+    config = complete(
+        "image/digits", "debug", {"data.valid_fraction": 0, "trainer.weights": "last"}
+    )
+    with pytest.raises(UsageError, match=r"Classify.primary_metric is 'accuracy'.*none"):
+        prepare(config)
